@@ -133,7 +133,8 @@ def test_a_file_of_the_users_own_is_not_replaced_by_a_run(name: str, resume: str
 
 def test_a_run_in_the_folder_of_ones_own_files_is_refused_before_hydra_writes_there(tmp_path: Path) -> None:
     (tmp_path / "metrics.csv").write_text("mine")
-    answer = done(ROOT / "train.py", "hydra.run.dir=.", folder=tmp_path)
+    nowhere = ["data=parallel", "data.train=nowhere.tsv"]
+    answer = done(ROOT / "train.py", "hydra.run.dir=.", *nowhere, folder=tmp_path)
     assert (answer.returncode, answer.stdout) == (2, "")
     assert answer.stderr.startswith("metrics.csv is not of a run, ")
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"metrics.csv": "mine", LOCK: ""}
