@@ -87,14 +87,14 @@ class SamplingSearch(Search):
         state = model.encode(source, source_mask).branch(sentences)
         width = self.num_samples  # rows of each sentence
         rows = torch.arange(len(sentences), device=source.device)
-        # one more than the steps: with log-probabilities that are NaN, the last token may be none that ends a sample
-        token_ids = torch.full((len(rows), steps + 1), target.eos_id, device=source.device)
+        token_ids = torch.full((len(rows), steps), target.eos_id, device=source.device)
         totals = torch.zeros(len(rows), device=source.device, dtype=torch.float64)
         last, unfinished = torch.full_like(rows, target.bos_id), torch.ones_like(rows, dtype=torch.bool)
         for step in range(steps):
             log_probs, state, _ = model.step(last, state)
             log_probs = constraints(log_probs, token_ids[rows, :step], sentences[rows])
             drawn = self._draw(log_probs, uniforms[rows, step])
+            drawn = drawn.masked_fill(drawn == log_probs.shape[1], target.eos_id)  # of a row with NaN
             totals[rows] += log_probs.gather(-1, drawn)[:, 0].double().where(unfinished, 0.0)
             last = drawn[:, 0].where(unfinished, target.eos_id)
             token_ids[rows, step] = last
@@ -122,8 +122,7 @@ class SamplingSearch(Search):
         mass = (log_probs - log_probs.amax(-1, keepdim=True)).div_(self.temperature).exp_()
         mass = only_likeliest(mass, self.top_k, self.top_p)
         below = mass.cumsum(-1, dtype=torch.float64)
-        drawn = torch.searchsorted(below, uniforms[:, None] * below[:, -1:])
-        return drawn.clamp_(max=log_probs.shape[1] - 1)  # beyond it are rows with NaN
+        return torch.searchsorted(below, uniforms[:, None] * below[:, -1:])
 
 
 MAX_TEMPERATURE = 1e30
@@ -167,7 +166,7 @@ def only_likeliest(
         share = top_p * falling.sum(-1, keepdim=True, dtype=torch.float64)
         falling, count = nucleus(falling, share)
     least = falling.gather(-1, count - 1)
-    stay = mass >= least
+    stay = ~(mass < least)  # NaN stays
     (tied,) = (stay.sum(-1) > count[:, 0]).nonzero(as_tuple=True)
     if len(tied):
         stay[tied] = first_down_to(mass[tied], least[tied], count[tied])

@@ -88,7 +88,7 @@ def test_what_is_wrong_is_said(change: dict[str, Any], sentence: str) -> None:
         ({"name": "beam", "limits.max_length": "a"}, "search.limits.max_length=a must be int"),
         ({"name": "beam", "coverage_penalty": float("nan")}, "search.coverage_penalty='nan' is out of range here"),
         ({"name": "mbr", "utility": "bert"}, "search.utility=bert is unknown"),
-        ({"beam_size": 3}, "search has no option 'beam_size'; it has: limits.max_length"),
+        ({"beam_size": 3}, "search has no option 'beam_size'; it has: no_repeat_ngram, limits.max_length"),
     ],
 )
 def test_a_search_that_there_is_not_is_refused(search: dict[str, Any], sentence: str) -> None:

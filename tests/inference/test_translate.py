@@ -551,7 +551,7 @@ def test_the_attention_of_a_line_is_computed_once_and_of_all_lines_of_a_window_t
 
     monkeypatch.setattr(TorchEngine, "attention", counted)
     aligned, links = noted_attention(monkeypatch), tmp_path / "links"
-    texts = ["the <b>cat</b> sees", SENTENCES[8], "", "my <x/> house", SENTENCES[2]]
+    texts = ["the <b>cat</b> sees", SENTENCES[8], "", "my <x/>house", SENTENCES[2]]
     given = ["search=greedy", "search.limits.max_length=6", f"alignments={links}"]
     run(tmp_path, file, text_of(texts), *given, "placeholders=true")
     assert aligned == [["a"], ["the cat sees", "my house"], [SENTENCES[8], "", SENTENCES[2]]]
