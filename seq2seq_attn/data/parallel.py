@@ -31,10 +31,10 @@ class ParallelCorpus(Corpus):
 
     Args:
         train, val, test: [SOURCE,TARGET], two line-aligned files; FILE, with pairs, as .tsv, .csv, .jsonl, .parquet or
-            .arrow; [FILE,FILE,...]; or [[SOURCE,TARGET],[SOURCE,TARGET],...]. All but .parquet and .arrow may end in
-            .gz, .zst, .xz or .bz2. `*` and `?` stand for several files, in the order of their names; those of two sides are
-            paired by the text that the wildcards match. `val` and `test` may be [SOURCE,REFERENCE,REFERENCE,...], too;
-            each of their rows is scored by its own references. Without `val` or `test`, that split is held out of
+            .arrow; [FILE,FILE,...]; or [[SOURCE,TARGET],[SOURCE,TARGET],...]. All but .parquet and .arrow may be
+            compressed. `*` and `?` stand for several files, in the order of their names; those of two sides are paired
+            by the text that the wildcards match. `val` and `test` may be [SOURCE,REFERENCE,REFERENCE,...], too; each of
+            their rows is scored by its own references. Without `val` or `test`, that split is held out of
             `train` by source sentence, which is scored by all its translations.
         source_language, target_language: names of the two sides; they also choose columns and fields that are named
             like them.

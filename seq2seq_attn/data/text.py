@@ -10,14 +10,7 @@ from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
 from seq2seq_attn.data.parallel import matching_files
 from seq2seq_attn.data.records import JsonLines, PairFile, is_pair_file, pair_file
-from seq2seq_attn.data.store.pair_source import (
-    PairSource,
-    Parsed,
-    RawChunk,
-    decoded_lines,
-    line_chunks,
-    rejected_lines,
-)
+from seq2seq_attn.data.store.pair_source import PairSource, Parsed, RawChunk, decoded_lines, line_chunks, rejected_lines
 from seq2seq_attn.data.store.prepare_text import HeldOut
 from seq2seq_attn.data.store.text_store import stored_corpus
 from seq2seq_attn.errors import UserError
@@ -29,10 +22,10 @@ class TextCorpus(Corpus):
     """A corpus of lines of any size, whose source and target are both the line.
 
     Args:
-        train, val, test: a text file with a sentence or paragraph in each line, or several; plain or compressed. `*` and
-            `?` stand for several files. A file of pairs, such as .tsv, gives the lines of both of its sides; in a table
-            with one column, or one named text, sentence or content, that column is the text. Without `val` or `test`,
-            that split is held out of `train`.
+        train, val, test: a text file with a sentence or paragraph in each line, or several; plain or compressed. `*`
+            and `?` stand for several files. A file of pairs, such as .tsv, gives the lines of both of its sides; in a
+            table with one column, or one named text, sentence or content, that column is the text. Without `val` or
+            `test`, that split is held out of `train`.
         source_language, target_language: name of the language, or of several.
         val_sentences, test_sentences: lines of the held-out splits; None: 1,000, at most a tenth of all.
         seed: of the choice of these lines.
