@@ -100,7 +100,6 @@ def test_a_run_that_died_and_was_resumed_is_the_run_that_never_died(
     assert_same_run(tmp_path / "stopped", whole)
 
 
-@pytest.mark.parametrize("position", [None, pytest.param(0, marks=pytest.mark.slow)], ids=["one bit flipped", "empty"])
 def test_a_run_with_workers_that_died_and_was_resumed_is_the_run_without_them(
     tmp_path: Path, pairs: list[str], trained_run: Path
 ) -> None:
@@ -109,6 +108,7 @@ def test_a_run_with_workers_that_died_and_was_resumed_is_the_run_without_them(
     assert_same_run(tmp_path / "run", trained_run)
 
 
+@pytest.mark.parametrize("position", [None, pytest.param(0, marks=pytest.mark.slow)], ids=["one bit flipped", "empty"])
 def test_a_run_whose_last_checkpoint_is_broken_goes_on_exactly_from_the_one_before(
     position: int | None, tmp_path: Path, pairs: list[str], trained_run: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -195,7 +195,7 @@ def test_compressed_files_hold_what_the_plain_file_holds(name: str, tmp_path: Pa
     rows = [json.dumps(dict(zip(("en", "fr"), pair, strict=True))) for pair in PAIRS]
     plain = write_lines(tmp_path / name, *(["\t".join(pair) for pair in PAIRS] if name == "a.tsv" else rows))
     if name == "a.csv":
-        write_csv(plain, PAIRS)
+        write_csv(plain, [("en", "fr"), *PAIRS])
     zst = tmp_path / f"{name}.zst"
     with pa.CompressedOutputStream(str(zst), "zstd") as stream:
         stream.write(plain.read_bytes())

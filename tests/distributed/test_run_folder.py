@@ -10,13 +10,13 @@ import time
 from contextlib import nullcontext
 from datetime import timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from configs import CONF, ROOT
 from distributed.ranks import on_ranks
+from lightning_fabric.plugins.environments import TorchElasticEnvironment
 
 from seq2seq_attn.distributed.run_folder import VARIABLE, announce, connect, first_run_dir, launcher, shared_run_dir
 from seq2seq_attn.distributed.sweep_job import job_arguments
@@ -49,12 +49,10 @@ def test_processes_started_by_others_take_the_folder_of_the_first(launcher: str,
 
 
 def test_processes_wait_for_a_preparation_of_days(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("MASTER_ADDR", "MASTER_PORT"):
-        monkeypatch.setenv(name, "of another run")
-    alone: Any = SimpleNamespace(
-        main_address="127.0.0.1", main_port=0, global_rank=lambda: 0, world_size=lambda: 1
-    )  # port 0: any that is free
-    assert connect(alone).timeout == timedelta(days=7)
+    alone = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "RANK": "0", "WORLD_SIZE": "1"}  # port 0: any that is free
+    for name, value in alone.items():
+        monkeypatch.setenv(name, value)
+    assert connect(TorchElasticEnvironment()).timeout == timedelta(days=7)
 
 
 def ready_late() -> str:
