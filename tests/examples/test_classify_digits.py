@@ -97,7 +97,7 @@ def test_it_reads_the_digits_of_scikit_learn() -> None:
 
 
 def test_there_are_commands() -> None:
-    assert len(COMMANDS) >= 4
+    assert len(COMMANDS) >= 3
 
 
 @pytest.mark.usefixtures("made")
