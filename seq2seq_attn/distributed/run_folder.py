@@ -16,7 +16,7 @@ from seq2seq_attn.errors import UserError, one_line
 
 VARIABLE, KEY = "SEQ2SEQ_ATTN_RUN_DIR", "seq2seq_attn/run_dir"
 STORES: list[Store] = []  # the first process answers the others as long as its store is referenced
-LONGEST_WAIT = timedelta(days=7)  # for a preparation; torch's own limit is half an hour
+LONGEST_WAIT = timedelta(days=1)  # for a preparation, whose processes may also die; torch's own limit is half an hour
 
 
 @contextmanager

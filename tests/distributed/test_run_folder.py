@@ -48,11 +48,11 @@ def test_processes_started_by_others_take_the_folder_of_the_first(launcher: str,
     assert on_ranks(number, told, tmp_path, launcher) == [("/runs/of rank 0", rank) for rank in range(number)]
 
 
-def test_processes_wait_for_a_preparation_of_days(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_processes_wait_for_a_preparation_of_hours(monkeypatch: pytest.MonkeyPatch) -> None:
     alone = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "0", "RANK": "0", "WORLD_SIZE": "1"}  # port 0: any that is free
     for name, value in alone.items():
         monkeypatch.setenv(name, value)
-    assert connect(TorchElasticEnvironment()).timeout == timedelta(days=7)
+    assert connect(TorchElasticEnvironment()).timeout == timedelta(days=1)
 
 
 def ready_late() -> str:
