@@ -63,7 +63,8 @@ SYNONYMS = {  # names that other toolkits have for an option, by its last word
     "data.cleaning.max_words=... of sentences",
     "beam_alpha alpha": "search=beam search.length_penalty.alpha=...",
     "lenpen length_penalty": "search=beam_mean search.length_penalty.power=...",
-    "no_repeat_ngram_size no_repeat_ngram": "search=beam search.no_repeat_ngram=...",
+    "no_repeat_ngram_size no_repeat_ngram": "search=greedy search.no_repeat_ngram=..., or with search=beam, "
+    "diverse_beam or sampling",
     "num_return_sequences n_best": "search=beam search.num_best=...",
     "top_k sampling_topk": "search=sampling search.top_k=...",
     "top_p sampling_topp": "search=sampling search.top_p=...",

@@ -226,7 +226,7 @@ def choose(composed: DictConfig, run: dict[str, Any]) -> dict[str, Any]:
         "data": data,
         "search": OmegaConf.to_container(composed.search) if "search" in composed else run["search"],
         "metric": metric | {name: options for name, options in run_metrics.items() if name not in metric},
-        "batch_tokens": composed.batch_tokens or run["batch_tokens"],
+        "batch_tokens": composed.batch_tokens or run.get("eval_batch_tokens") or run["batch_tokens"],
         "precision": composed.precision or run["trainer"]["precision"],
         "choices": run["choices"] | ({"data": composed.choices.data} if composed.choices.data else {}),
     }

@@ -97,6 +97,13 @@ def test_the_cache_is_that_of_this_machine_and_the_rest_is_that_of_the_run() -> 
     }
 
 
+def test_batches_are_those_of_the_runs_validations_unless_another_size_is_given() -> None:
+    run = RUN | {"eval_batch_tokens": 5}
+    assert choose(COMPOSED.copy(), run)["batch_tokens"] == 5
+    assert choose(COMPOSED.copy(), RUN | {"eval_batch_tokens": None})["batch_tokens"] == 11
+    assert choose(OmegaConf.merge(COMPOSED, {"batch_tokens": 3}), run)["batch_tokens"] == 3
+
+
 @pytest.mark.parametrize("depth", [0, 1, 2])
 def test_other_data_is_cleaned_as_that_of_the_run_also_where_documents_are_made_of_it(depth: int) -> None:
     def within(cleaning: dict[str, bool]) -> dict[str, Any]:
