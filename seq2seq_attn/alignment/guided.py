@@ -9,6 +9,16 @@ from seq2seq_attn.alignment.attention_links import Heads
 from seq2seq_attn.alignment.word_alignment import Extraction
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 
+DEFAULTS = {  # of the options by which links are read from weights
+    "alignment_layer": None, "alignment_head": None, "alignment_threshold": None, "alignment_shift": None,
+    "alignment_sink": True,
+}  # fmt: skip
+
+
+def changed_options(options: Mapping[str, Any]) -> list[str]:
+    """Return the names of the options `alignment_*` that differ from their defaults."""
+    return [name for name, default in DEFAULTS.items() if options[name] != default]
+
 
 def guidance(config: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return the options of guided alignment; None: a run without it, which has no links or a weight of 0.

@@ -22,7 +22,7 @@ from seq2seq_attn.attention.normalizer.normalizer import Normalizer
 from seq2seq_attn.attention.packed_projection import MIN_PACKED_ROWS, PackedProjection, pack, pack_source
 from seq2seq_attn.attention.pattern.pattern import Pattern
 from seq2seq_attn.attention.score.score import Score
-from seq2seq_attn.attention.state import Attended, Memory, flatten_hypotheses, join_steps
+from seq2seq_attn.attention.state import Attended, Memory, flatten_hypotheses, join_steps, query_positions
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.factory import named_arguments
 from seq2seq_attn.nn.dropout import Dropout
@@ -256,7 +256,7 @@ class Attention(AttentionLayer):
         if hypotheses:
             query = query.reshape(sentences, -1, query.shape[2])
         prepared = self._rotate(self.score.prepare_query(query), start, same_position=hypotheses)
-        prepared = self._place(prepared, memory, start, same_position=hypotheses)
+        prepared = self._with_position(prepared, memory, start, same_position=hypotheses)
         request = Request(
             query,
             prepared,
@@ -318,7 +318,7 @@ class Attention(AttentionLayer):
         prepared, memory = self._prepare_self(x, mask, start, packed)
         if past is not None:
             memory = past.append(memory)
-        prepared = self._place(prepared, memory, start)
+        prepared = self._with_position(prepared, memory, start)
         attended = self._attend(
             Request(x, prepared, memory, start, causal, need_weights, self_attention=True, rows_match_keys=past is None)
         )
@@ -378,20 +378,19 @@ class Attention(AttentionLayer):
         if self.relative is None or not self.relative.rotates:
             return prepared
         (x,) = prepared
-        length = x.shape[2]
-        position = torch.arange(start, start + (1 if same_position else length), device=x.device)
-        return (self.relative.rotate(x, position.expand(length)),)
+        position = query_positions(start, x.shape[2], same_position=same_position, device=x.device)
+        return (self.relative.rotate(x, position),)
 
-    def _place(
+    def _with_position(
         self, prepared: tuple[Tensor, ...], memory: Memory, start: int, *, same_position: bool = False
     ) -> tuple[Tensor, ...]:
-        """Give prepared queries what the score takes from the keys at their positions."""
-        if type(self.score).place_query is Score.place_query or memory.source == 0:
+        """Return prepared queries with what the score reads from the keys at their positions."""
+        if type(self.score).query_at is Score.query_at or memory.source == 0:
             return prepared
-        length = prepared[0].shape[2]
-        position = torch.arange(start, start + (1 if same_position else length), device=memory.values.device)
+        device = memory.values.device
+        position = query_positions(start, prepared[0].shape[2], same_position=same_position, device=device)
         last = (memory.lengths - 1).clamp(min=0)[:, None]
-        return self.score.place_query(prepared, memory.keys, torch.minimum(position.expand(length)[None], last))
+        return self.score.query_at(prepared, memory.keys, torch.minimum(position[None], last))
 
     def _attend(self, request: Request) -> Attended:
         """Answer a request by the first backend that serves it."""

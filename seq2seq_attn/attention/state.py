@@ -257,11 +257,7 @@ class QueryKeyPositions:
         Args:
             same_position: all rows are at position `start`.
         """
-        query = (
-            partial(torch.full, (target,), start, device=device)
-            if same_position
-            else partial(torch.arange, start, start + target, device=device)
-        )
+        query = partial(query_positions, start, target, same_position=same_position, device=device)
         # Lambdas, for a `def` in here would be type-checked anew in every call of a test.
         return cls(
             query,
@@ -284,6 +280,13 @@ class QueryKeyPositions:
     @cached_property
     def end(self) -> Int[Tensor, "batch *blocks target"]:
         return self._end()
+
+
+def query_positions(start: int, length: int, *, same_position: bool, device: torch.device) -> Int[Tensor, " length"]:
+    """Return `start .. start + length`, or `start` for each query at one position."""
+    if same_position:
+        return torch.full((length,), start, device=device)
+    return torch.arange(start, start + length, device=device)
 
 
 class Attended(NamedTuple):

@@ -243,7 +243,8 @@ def against_baseline(figures: Figures, others: Sequence[Row]) -> str:
     fewest = min(len(row.runs) for row in figures.rows)
     certain = fewest >= FEWEST_SEEDS
     seeds = "" if certain else ", with one seed" if fewest == 1 else ", with these seeds"
-    by_label, (baseline,) = figures.differences, (row for row in figures.rows if row.label == figures.baseline)
+    by_label = figures.differences
+    baseline = next(row for row in figures.rows if row.label == figures.baseline)
     open_ = [row.label for row in others if not by_label[row.label].significant]
     tested = [row for row in others if certain and row.label not in open_]
     mixed = [row.label for row in tested if seeds_overlap(figures, row, baseline)]
@@ -251,7 +252,7 @@ def against_baseline(figures: Figures, others: Sequence[Row]) -> str:
     worse = len(others) - len(better) - len(open_) - len(mixed)
     above, below = ("better", "worse") if certain else ("higher", "lower")
     parts = [f"{above}: {listed(better)}"] if better else []
-    parts += [f"different, but not with every seed: {listed(mixed)}"] if mixed else []
+    parts += [f"different, but seeds overlap: {listed(mixed)}"] if mixed else []
     parts += [f"no significant difference: {listed(open_)}"] if open_ else []
     if worse == len(others):
         whom = others[0].label if worse == 1 else f"all {worse} others"

@@ -142,7 +142,7 @@ def read_run(name: str, given: str, folder: Path, trust: Trust = ()) -> Run | Le
         origin = json.loads(text_of(provenance)) if provenance.is_file() else {}
         metric = compared_metric(config, results, trust)
         if metric is None:
-            return LeftOut(name, "has no metric of texts of which more is better and that has an interval")
+            return LeftOut(name, "has no text metric that is higher for better texts and has an interval")
         target = config["metric"][metric]["_target_"]
         if not is_class_of("metric", target, trust):
             return LeftOut(name, f"{target} computes its {metric}; if you trust that package, name it with --trust")
@@ -170,7 +170,7 @@ def compared_metric(
     """Return the metric by which a run is compared, one of texts, of which more is better; None if it has none.
 
     Args:
-        resampled: leave out those whose score of a resampled test set means nothing.
+        resampled: whether to leave out metrics without an interval, whose score of a resampled test set is meaningless.
     """
     scored = {key.rpartition("/")[2] for key in results}
 
@@ -178,7 +178,7 @@ def compared_metric(
         if not is_class_of("metric", target, trust):
             return True  # the class is not imported, and the run will be left out
         metric: Any = get_class(target)
-        return bool(metric.higher_is_better) and (not resampled or getattr(metric, "has_interval", True))
+        return bool(metric.higher_is_better) and (metric.has_interval or not resampled)
 
     targets = {name: options["_target_"] for name, options in config["metric"].items() if name in scored}
     names = [name for name, target in targets.items() if name not in LEFT_OUT and can_be_compared(target)]

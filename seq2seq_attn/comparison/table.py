@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from seq2seq_attn.comparison.figures import Cell, Figures, about_test, cells_of, head_of
 from seq2seq_attn.comparison.rows import Row
+from seq2seq_attn.comparison.significance import Difference
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import replacing
 from seq2seq_attn.markdown import one_line
@@ -18,7 +19,7 @@ MADE_BY = "% Made by seq2seq-attn compare runs"
 BEGINNINGS = {".tex": (MADE_BY,), ".csv": ("group,attention,seeds,", "group,folder,seeds,")}  # of what is written here
 LATEX = {
     **{character: f"\\{character}" for character in "&%$#_{}"},
-    **{character: f"{{{character}}}" for character in "[*"},  # which after \\ of the row before would belong to it
+    **{character: f"{{{character}}}" for character in "[*"},  # LaTeX would read them as arguments of the \\ before
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
     ">": r"\textgreater{}", "|": r"\textbar{}", "±": r"$\pm$", "≤": r"$\leq$", "−": "$-$", "–": "--",
 }  # fmt: skip
@@ -38,8 +39,8 @@ def check_table(table: Path) -> None:
 
 
 def write_table(groups: Sequence[Figures], table: Path) -> None:
-    """Write the tables of all groups, one after another, in the format that the name ends in."""
-    text = latex_tables(groups) if table.suffix == ".tex" else csv_tables(groups)
+    """Write the figures of all groups in the format that the name ends in: a table each, or one of all rows."""
+    text = latex_tables(groups) if table.suffix == ".tex" else csv_table(groups)
     with replacing(table) as stream:
         stream.write(text.encode())
 
@@ -70,32 +71,31 @@ def latex(text: str) -> str:
     return "".join(LATEX.get(character, character) for character in one_line(text))
 
 
-def csv_tables(groups: Sequence[Figures]) -> str:
+def csv_table(groups: Sequence[Figures]) -> str:
     """Return means and standard deviations by their names in results.json, in its units and with all digits.
 
     What is not known is empty: the deviation of a single seed, a figure that no run of the row has.
     """
+    rows = [csv_row(figures, row) for figures in groups for row in figures.rows]
     stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    for number, figures in enumerate(groups):
-        if number:
-            writer.writerow([])
-        main, *others = figures.columns
-        tested = ["difference", "low", "high", "p", "significant"] if figures.differences else []
-        named = [name for key in others for name in (key, f"{key} deviation")]
-        writer.writerow(["group", figures.by, "seeds", main, f"{main} deviation", *tested, *named])
-        for row in figures.rows:
-            cells = [*mean_values(figures, row, main), *(tested_values(figures, row) if tested else [])]
-            cells += [value for key in others for value in mean_values(figures, row, key)]
-            writer.writerow([figures.title, row.label, len(row.runs), *cells])
+    writer = csv.DictWriter(stream, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
     return stream.getvalue()
 
 
-def mean_values(figures: Figures, row: Row, key: str) -> Iterator[float | None]:
+def csv_row(figures: Figures, row: Row) -> dict[str, Any]:
+    """Return the values of a row by their columns; the baseline has no difference."""
+    main, *others = [column_pair(figures, row, key) for key in figures.columns]
+    difference = figures.differences.get(row.label)
+    tested = dict.fromkeys(("difference", *Difference._fields[1:]))
+    tested |= {} if difference is None else dict(zip(tested, difference, strict=True))
+    cells = {"group": figures.title, figures.by: row.label, "seeds": len(row.runs)} | main | tested
+    return cells | {name: value for pair in others for name, value in pair.items()}
+
+
+def column_pair(figures: Figures, row: Row, key: str) -> dict[str, float | None]:
+    """Return the mean and the deviation of a figure by their columns."""
     stats = figures.means[row.label].get(key)
-    yield from (None, None) if stats is None else (stats.mean, stats.sd)
-
-
-def tested_values(figures: Figures, row: Row) -> Sequence[Any]:
-    """Return the fields of the difference; those of the baseline are empty."""
-    return figures.differences.get(row.label, (None,) * 5)
+    mean, deviation = (None, None) if stats is None else (stats.mean, stats.sd)
+    return {key: mean, f"{key} deviation": deviation}

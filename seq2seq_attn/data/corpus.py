@@ -42,7 +42,7 @@ class Split:
 
 @final
 class EmptyTexts(Sequence[str]):
-    """As many empty texts as asked, of which none is in memory."""
+    """A sequence of empty texts that takes no memory."""
 
     def __init__(self, number: int) -> None:
         self.rows = range(number)

@@ -91,18 +91,8 @@ class TranslationDataModule(pl.LightningDataModule):
             self.encoded(name)
 
     def setup(self, stage: str | None = None) -> None:
-        """Refuse ranks that would train on other pairs or tokens than the others, as by caches of their own.
-
-        Raises:
-            UserError: on every rank.
-        """
-        fingerprints = gather_from_ranks((self.corpus.fingerprint, self.tokenizer.fingerprint))
-        for what, of_ranks in zip(("other pairs", "another vocabulary"), zip(*fingerprints, strict=True), strict=True):
-            if others := [rank for rank, one in enumerate(of_ranks) if one != of_ranks[0]]:
-                raise UserError(
-                    f"rank {others[0]} has {what} than rank 0; give every node the same files and options, and one "
-                    "paths.cache_dir, or empty the cache of the node that differs"
-                )
+        """Check that all ranks have the same data, and silence warnings that do not apply here."""
+        check_ranks_agree(self.corpus.fingerprint, self.tokenizer.fingerprint)
         # Lightning recommends more workers however cheap a batch is.
         warnings.filterwarnings("ignore", ".*does not have many workers.*", PossibleUserWarning)
         warnings.filterwarnings("ignore", ".*is smaller than the logging interval.*", PossibleUserWarning)
@@ -270,6 +260,24 @@ class TranslationDataModule(pl.LightningDataModule):
             num_workers=self.num_workers,
             pin_memory=pin_memory,
         )
+
+
+def check_ranks_agree(corpus: str, tokenizer: str) -> None:
+    """Refuse ranks whose pairs or vocabulary differ, as with separate caches.
+
+    Args:
+        corpus, tokenizer: the fingerprints of this rank.
+
+    Raises:
+        UserError: on every rank.
+    """
+    fingerprints = gather_from_ranks((corpus, tokenizer))
+    for what, of_ranks in zip(("other pairs", "another vocabulary"), zip(*fingerprints, strict=True), strict=True):
+        if others := [rank for rank, one in enumerate(of_ranks) if one != of_ranks[0]]:
+            raise UserError(
+                f"rank {others[0]} has {what} than rank 0; give every node the same files and options, and one "
+                "paths.cache_dir, or empty the cache of the node that differs"
+            )
 
 
 def batches_of_updates(trainer: Any) -> int:

@@ -92,12 +92,17 @@ def opened(path: Path, compressed: bool = True) -> Iterator[IO[bytes]]:
         raise UserError(f"{path} does not exist; check data.path, or data.train, data.val and data.test") from error
     except (OSError, ValueError, EOFError, zlib.error, lzma.LZMAError) as error:  # ValueError: a NUL byte in the path
         if is_damage(error, path):
-            kind = FORMATS.get(path.suffix, "gzip")
+            kind = compression_of(path.name)
             raise UserError(f"{path} is a damaged {kind} file ({error}); delete it and get it again") from error
         why = getattr(error, "strerror", None) or str(error).partition("\n")[0]
         raise UserError(
             f"{path} cannot be read ({why}); check data.path, or data.train, data.val and data.test"
         ) from error
+
+
+def compression_of(file: str) -> str:
+    """Return the format of a compressed file by its name, for a message; gzip if the name does not say."""
+    return FORMATS.get(Path(file).suffix, "gzip")
 
 
 def is_damage(error: Exception, path: Path) -> bool:

@@ -331,7 +331,7 @@ def is_empty(path: Path) -> bool:
     if not path.stat().st_size:
         return True
     if path.suffix in COMPRESSED:
-        with suppress(UserError), opened(path) as stream:  # a damaged one is not empty, which its reader says
+        with suppress(UserError), opened(path) as stream:  # a damaged file is not empty; its reader reports it
             return not stream.read(1)
         return False
     if path.suffix != ".parquet":
@@ -341,7 +341,7 @@ def is_empty(path: Path) -> bool:
 
     try:
         return parquet.read_metadata(path).num_rows == 0
-    except (OSError, pa.ArrowException):  # damaged, which its reader says
+    except (OSError, pa.ArrowException):  # damaged; its reader reports it
         return False
 
 

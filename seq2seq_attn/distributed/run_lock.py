@@ -163,8 +163,8 @@ def check_records(folder: Path) -> None:
     own = [folder / name for name in RECORDS if os.path.lexists(folder / name)]
     if own and not (folder / PROVENANCE).exists() and not holds_run(folder):
         raise UserError(
-            f"{own[0]} is not of a run, whose {PROVENANCE} would be beside it, and a run would replace it; give "
-            "another hydra.run.dir, or rename the file"
+            f"{own[0]} was not written by a run, since there is no {PROVENANCE} beside it, and this run would replace "
+            "it; give another hydra.run.dir, or rename the file"
         )
 
 

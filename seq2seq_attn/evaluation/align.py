@@ -21,7 +21,7 @@ from seq2seq_attn.alignment.gold import (
     read_aligned_pairs,
     read_pharaoh,
 )
-from seq2seq_attn.alignment.guided import chosen_extraction, guided_head
+from seq2seq_attn.alignment.guided import changed_options, chosen_extraction, guided_head
 from seq2seq_attn.alignment.symmetrize import METHODS, check_method, symmetrize
 from seq2seq_attn.alignment.tatoeba_gold import tatoeba_pairs
 from seq2seq_attn.alignment.word_alignment import Link, to_pharaoh
@@ -37,10 +37,6 @@ Links = list[list[Link]]  # of each pair
 Guided = dict[str, str]  # the row of the head that guided alignment taught, by direction
 INPUTS = ("ckpt_path", "reverse", "pairs", "gold", "links", "tatoeba")
 WRITTEN = ("output", "results")
-OF_ATTENTION = {  # how links are read from weights, with the defaults
-    "alignment_layer": None, "alignment_head": None, "alignment_threshold": None, "alignment_shift": None,
-    "alignment_sink": True,
-}  # fmt: skip
 
 
 def align(config: DictConfig) -> dict[str, Agreement]:
@@ -100,9 +96,9 @@ def check_choice(options: dict[str, Any]) -> None:
     check_method(options["symmetrization"])
     if options["reverse"] is not None and options["links"] is not None:
         raise UserError("reverse=RUN goes with ckpt_path=RUN; for two files give links=[FORWARD,REVERSE]")
-    ignored = [name for name, default in OF_ATTENTION.items() if options[name] != default]
+    ignored = changed_options(options)
     if options["links"] is not None and ignored:
-        raise UserError(f"links=FILE has links already, not weights to read them from; leave out {', '.join(ignored)}")
+        raise UserError(f"links=FILE gives links, so no weights are read; leave out {', '.join(ignored)}")
     others = [name for name in ("gold", "gold_start", "target_first") if options[name]]
     if options["tatoeba"] is not None and others:
         raise UserError(f"tatoeba=FILE has links of its own, English first; leave out {', '.join(others)}")

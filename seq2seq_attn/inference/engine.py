@@ -73,7 +73,7 @@ class TorchEngine(Engine):
         precision: of Lightning's Trainer; a `-true` one converts the weights of the model. None: float32.
 
     Raises:
-        UserError: at a call, if numbers of the model are not finite, as they may become in float16.
+        UserError: when called, if a log-probability is NaN, as an overflow in float16 causes.
     """
 
     def __init__(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import gzip
 import io
 import lzma
 import zlib
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from seq2seq_attn.data.reading import COMPRESSED, OPENERS, UTF_16, check_format
+from seq2seq_attn.data.reading import COMPRESSED, OPENERS, UTF_16, check_format, compression_of, is_damage
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.text import plain_console
 
@@ -84,11 +83,10 @@ def read_lines(stream: Any, name: str) -> Iterator[Line]:
             if cut:
                 notes.append(f"longer than {MOST_BYTES:,} bytes; the rest is left out")
             yield Line(number, text, notes)
-    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError) as error:
-        kind = next(filter(name.endswith, OPENERS), ".gz")[1:]
-        raise UserError(f"{name} is a broken {kind} file ({error}); get it again") from error
-    except OSError as error:
-        raise UserError(f"{name} cannot be read ({error.strerror or error})") from error
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        if is_damage(error, Path(name)):
+            raise UserError(f"{name} is a damaged {compression_of(name)} file ({error}); get it again") from error
+        raise UserError(f"{name} cannot be read ({getattr(error, 'strerror', None) or error})") from error
 
 
 def skip_line(stream: Any, location: str) -> bool:

@@ -13,6 +13,7 @@ from seq2seq_attn.checkpoint.load import find_checkpoint, load
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.model.ensemble import Ensemble
+from seq2seq_attn.nn.precision import NO_FLOAT64
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 
@@ -66,7 +67,7 @@ def choose_device(name: str) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if name.partition(":")[0] == "mps":
-        raise UserError(f"device={name} lacks float64, in which searches sum log-probabilities; use device=cpu")
+        raise UserError(f"device={name} {NO_FLOAT64}; use device=cpu")
     try:
         return torch.zeros((), device=name).device
     except (RuntimeError, AssertionError) as error:

@@ -30,7 +30,7 @@ UNWRITTEN = (".zst", ".bz2", ".xz", ".zip", ".7z")
 MODEL_SUFFIXES = (".ckpt", ".safetensors", ".model")  # of the files that a run or a published folder is rebuilt from
 LONGEST = 255  # bytes of a name
 BARS = "&#124;" * 3  # as Moses escapes them in a text
-GZIP = 16 + zlib.MAX_WBITS  # unlike gzip, zlib gives all text before the place where a file is cut off
+GZIP = 16 + zlib.MAX_WBITS  # zlib, unlike gzip, returns all text of a truncated file
 
 
 @final

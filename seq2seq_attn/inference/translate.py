@@ -13,7 +13,7 @@ import torch
 from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.alignment.attention_links import Heads
-from seq2seq_attn.alignment.guided import chosen_extraction
+from seq2seq_attn.alignment.guided import changed_options, chosen_extraction
 from seq2seq_attn.alignment.word_alignment import chosen_weights
 from seq2seq_attn.errors import UserError, command
 from seq2seq_attn.inference.choose_search import choose_search
@@ -31,10 +31,6 @@ FILES = ("input", "output", "nbest", "prefixes", "alignments", "maps")
 WRITTEN = ("output", "nbest", "alignments", "maps")
 LOADED = ("device", "engine", "num_threads", "num_processes", "precision", "compute_type", "trust")
 LIMITS = ("batch_sentences", "batch_tokens", "max_source_tokens")
-LINKING = {  # how words are linked, by default
-    "alignment_layer": None, "alignment_head": None, "alignment_threshold": None, "alignment_shift": None,
-    "alignment_sink": True,
-}  # fmt: skip
 LINE_TOKENS = 16  # of a short line: how many lines may share a batch whose size is given in tokens
 PROMPT = "> "
 
@@ -46,11 +42,11 @@ def translate(config: DictConfig) -> None:
     check_options(config, TRANSLATE)
     options: Any = OmegaConf.to_container(config, resolve=True)
     options |= {name: str(given_path(options[name], name)) for name in FILES if options[name] is not None}
-    linking = [name for name, default in LINKING.items() if options[name] != default]
+    linking = changed_options(options)
     if linking and not (options["alignments"] or options["placeholders"]):
         raise UserError(
-            f"nothing is linked by {', '.join(linking)}; give alignments=FILE or placeholders=true, too, or leave out "
-            "what chooses the links"
+            f"word links are read as {', '.join(linking)} says, but none are asked for; add alignments=FILE or "
+            "placeholders=true, or leave these options out"
         )
     paths = options["ckpt_path"] if isinstance(options["ckpt_path"], list) else [options["ckpt_path"]]
     check_files(paths, options)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seq2seq_attn.attention.pattern.wait_k import WaitKPattern
+from seq2seq_attn.decoder.transformer import TransformerDecoder
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.model.ensemble import Ensemble
 
 
 def average_lagging(read: Sequence[int], source_length: int) -> float:
-    """Return the mean of g(t) - (t - 1) / r over the target tokens up to the first that has the whole source.
+    """Return the mean of g(t) - (t - 1) / r over the target tokens up to the first for which all of the source is read.
 
-    r is the length of the target over that of the source. A translation that ends before its source was read counts
-    whole.
+    r is the length of the target over that of the source. If there is no such token, the mean is over all tokens.
 
     Args:
         read: g(t), the number of source tokens read before each target token.
@@ -26,9 +26,12 @@ def average_lagging(read: Sequence[int], source_length: int) -> float:
 def waiting_patterns(model: EncoderDecoder | Ensemble) -> list[WaitKPattern]:
     """Return the patterns of the attention to the source, by layer; empty if the model may read ahead of one of them.
 
-    It does so where a layer has another pattern, or the encoder reads in both directions.
+    It does so where a layer has another pattern, where the encoder reads in both directions, and in a decoder that is
+    no Transformer: a recurrent one starts from a summary of the source, and a convolutional one knows its length.
     """
-    if not isinstance(model, EncoderDecoder) or not getattr(model.encoder, "causal", False):
+    if not isinstance(model, EncoderDecoder) or not isinstance(model.decoder, TransformerDecoder):
+        return []
+    if not getattr(model.encoder, "causal", False):
         return []
     patterns = [getattr(layer, "pattern", None) for layer in model.decoder.source_attentions]
     waiting = [pattern for pattern in patterns if isinstance(pattern, WaitKPattern)]

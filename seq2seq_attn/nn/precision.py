@@ -4,6 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+NO_FLOAT64 = "lacks float64, in which searches sum log-probabilities"  # of the GPU of a Mac
+
 
 def at_least_float32(x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     """Return float16 and bfloat16 as float32, and wider dtypes unchanged."""

@@ -86,8 +86,8 @@ class Study:
         of_study = set(SETTINGS) <= set(read_json(folder / STUDY_RECORD))
         if there and not of_study and not (folder / "0" / RECORD).exists():
             raise UserError(
-                f"{folder / there[0]} is not of a study of this program, which would replace it; give another "
-                "hydra.sweep.dir"
+                f"{folder / there[0]} was not written by a study of this program, and this study would replace it; "
+                "give another hydra.sweep.dir"
             )
 
     def _check_settings(self, folder: Path) -> None:

@@ -16,7 +16,7 @@ from sentencepiece import SentencePieceProcessor
 NBEST = 64  # candidate segmentations of a word; l of Kudo 2018, which counts those of a sentence
 
 MOST_TABLES = 1 << 14  # words whose segmentations are kept, about 10 KB each; those used last
-MOST_LETTERS = 32  # of a word that is kept; a longer one, as a sentence without blanks, hardly comes again
+MOST_LETTERS = 32  # of a word that is kept; longer ones, such as a sentence without blanks, rarely recur
 
 
 @final

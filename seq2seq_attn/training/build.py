@@ -24,6 +24,7 @@ from seq2seq_attn.logger.csv_logger import CsvLogger
 from seq2seq_attn.logger.wandb_logger import WandbRun
 from seq2seq_attn.metric.aer import AER
 from seq2seq_attn.metric.text_metric import TextMetric
+from seq2seq_attn.nn.precision import NO_FLOAT64
 from seq2seq_attn.objective.objective import Objective
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training.checks import is_one_sided
@@ -32,7 +33,6 @@ from seq2seq_attn.training.monitor import validation_figures
 from seq2seq_attn.training.scheduled_sampling import ScheduledSampling
 from seq2seq_attn.training.translation_module import TranslationModule
 
-NO_FLOAT64 = "lacks float64, in which searches sum log-probabilities"
 SWITCHES = {"enable_progress_bar": (ProgressBar,), "enable_checkpointing": (Checkpoint, Autosave)}
 
 log = logging.getLogger(__name__)
@@ -167,10 +167,15 @@ def build_trainer(config: dict[str, Any], run_dir: Path, *, continues: bool = Fa
 
 
 def without_mps(accelerator: Any) -> Any:
-    """Return the CPU where Lightning would choose the GPU of a Mac, which lacks the float64 that searches sum in."""
-    if accelerator == "mps":
-        raise UserError(f"trainer.accelerator=mps {NO_FLOAT64}; use trainer=cpu")
-    if accelerator not in ("auto", "gpu") or not torch.backends.mps.is_available():
+    """Return the CPU where `auto` would choose the GPU of a Mac.
+
+    Raises:
+        UserError: if that GPU is asked for.
+    """
+    is_mac = torch.backends.mps.is_available()
+    if accelerator == "mps" or (accelerator == "gpu" and is_mac):
+        raise UserError(f"trainer.accelerator={accelerator} is the GPU of a Mac, which {NO_FLOAT64}; use trainer=cpu")
+    if accelerator != "auto" or not is_mac:
         return accelerator
     log.info(f"The GPU of this machine (mps) {NO_FLOAT64}; the CPU is used")
     return "cpu"

@@ -321,9 +321,9 @@ class TranslationModule(pl.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": how}
 
     def lower_rate(self) -> None:
-        """Count a validation within training in a schedule that follows its figure, which all ranks have of the first.
+        """Give the figure of a validation within training to a plateau schedule; all ranks take that of the first.
 
-        The checkpoints of this validation, which are written after it, have counted it.
+        The checkpoints of this validation are written afterwards, so they include it.
         """
         trainer: Any = self.trainer
         if trainer.state.fn != "fit" or trainer.sanity_checking:

@@ -122,10 +122,10 @@ def test_a_gate_that_is_none_is_refused(gate: float) -> None:
 
 def test_it_is_no_part_of_another_score() -> None:
     with pytest.raises(
-        UserError, match=r"^soft_cap does not tell ForgettingScore where the queries are; use it alone$"
+        UserError, match=r"^soft_cap gives its score no query positions, which ForgettingScore needs; use it alone$"
     ):
         forgetting("attention/score=soft_cap", "attention/score@attention.score.score=forgetting")
     with pytest.raises(
-        UserError, match=r"^a mixture does not tell ForgettingScore where the queries are; take another"
+        UserError, match=r"^a mixture gives its scores no query positions, which ForgettingScore needs; take"
     ):
         forgetting("attention/score=mixture", "attention/score@attention.score.scores.first=forgetting")

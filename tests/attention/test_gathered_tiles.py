@@ -32,6 +32,7 @@ PATTERNS = {
     "dilated": ["segments=[[4,1],[16,4],[64,16]]"],
     "block_summary": ["block_length=6", "num_summary=2"],
 }
+SPARSE = {"sparse": ["k=5"]}  # whose windows are no slices either
 patterns = pytest.mark.parametrize("pattern", list(PATTERNS))
 both = pytest.mark.parametrize("causal", [False, True])
 # Scores of contents and of positions, and normalizers that need a whole row; each pattern meets some of them.
@@ -45,7 +46,10 @@ OTHERS = [
 
 def attending(pattern: str, *overrides: str, relative: Any = None) -> Any:
     """A layer that gathers tiles from the shortest sentence on."""
-    chosen = [f"attention/pattern={pattern}", *(f"attention.pattern.{option}" for option in PATTERNS[pattern])]
+    chosen = [
+        f"attention/pattern={pattern}",
+        *(f"attention.pattern.{option}" for option in (PATTERNS | SPARSE)[pattern]),
+    ]
     node = composed("attention=multihead", *chosen, "attention.num_heads=2", *overrides).attention
     layer = built(node)(layer=1, relative=relative, query_dim=WIDTH, key_dim=WIDTH, value_dim=WIDTH).eval()
     layer.pattern.fused_from = layer.pattern.blocks_from = 1
@@ -228,7 +232,7 @@ def test_tiles_are_found_once_for_each_length_and_layer(overrides: list[str], ma
     torch.testing.assert_close(layers[2].attend_self(x).context, found[2], rtol=0, atol=1e-12)
 
 
-@patterns
+@pytest.mark.parametrize("pattern", [*PATTERNS, *SPARSE])
 def test_the_window_of_a_step_is_made_once_for_all_layers_and_sentences(
     pattern: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

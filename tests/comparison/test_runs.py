@@ -270,9 +270,9 @@ def test_a_row_with_a_seed_on_the_other_side_of_the_baseline_is_not_called_bette
     found = only_group(tmp_path, baseline="base")
     assert found.differences["uneven"].significant
     second = figures_of_group.verdict(found)[1]
-    assert second == "Against base: better: even; different, but not with every seed: uneven."
+    assert second == "Against base: better: even; different, but seeds overlap: uneven."
     without = figures_of_group.verdict(only_group(tmp_path / "base", tmp_path / "uneven", baseline="base"))[1]
-    assert without == "Against base: different, but not with every seed: uneven."
+    assert without == "Against base: different, but seeds overlap: uneven."
 
 
 def test_a_run_that_diverged_stands_last(tmp_path: Path) -> None:

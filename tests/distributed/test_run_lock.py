@@ -120,7 +120,9 @@ def test_a_file_of_the_users_own_is_not_replaced_by_a_run(name: str, resume: str
 
     asked()
     (tmp_path / name).write_text("mine")
-    with pytest.raises(UserError, match=f"^{tmp_path / name} is not of a run, whose provenance.json would be beside"):
+    with pytest.raises(
+        UserError, match=f"^{tmp_path / name} was not written by a run, since there is no provenance.json beside"
+    ):
         asked()
     check_folder(DictConfig({}), tmp_path)  # of evaluate.py, which writes neither
     (tmp_path / "provenance.json").touch()  # a run that was killed before its first checkpoint
@@ -136,7 +138,7 @@ def test_a_run_in_the_folder_of_ones_own_files_is_refused_before_hydra_writes_th
     nowhere = ["data=parallel", "data.train=nowhere.tsv"]
     answer = done(ROOT / "train.py", "hydra.run.dir=.", *nowhere, folder=tmp_path)
     assert (answer.returncode, answer.stdout) == (2, "")
-    assert answer.stderr.startswith("metrics.csv is not of a run, ")
+    assert answer.stderr.startswith("metrics.csv was not written by a run, ")
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"metrics.csv": "mine", LOCK: ""}
 
 

@@ -261,7 +261,7 @@ def test_a_file_of_an_option_that_has_no_lines_is_named_by_its_option(pairs: str
         (["pairs=a", "links=b", "results=r.json", "output=r.json"], r"^output and results are one file, r.json; give"),
         (["pairs=a", "links=b", "output=no/folder/x"], r"^output=no/folder/x cannot be written"),
         *(
-            (["pairs=a", "links=b", f"{name}={value}"], f"^links=FILE has links already.*; leave out {name}$")
+            (["pairs=a", "links=b", f"{name}={value}"], f"^links=FILE gives links.*; leave out {name}$")
             for name, value in (
                 ("alignment_layer", "0"),
                 ("alignment_head", "1"),

@@ -98,14 +98,14 @@ def test_a_stream_that_cannot_be_read_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("module", [lzma, bz2])
 def test_xz_and_bz2_are_unpacked_and_a_cut_file_is_named(module: Any, tmp_path: Path) -> None:
-    ending = {lzma: "xz", bz2: "bz2"}[module]
+    ending, kind = {lzma: ("xz", "xz"), bz2: ("bz2", "bzip2")}[module]
     file = tmp_path / f"a.{ending}"
     file.write_bytes(module.compress(b"un\ndeux"))
     with opened("input", str(file)) as stream:
         assert [line.text for line in read_lines(stream, str(file))] == ["un", "deux"]
     assert count_lines(str(file)) is None
     file.write_bytes(file.read_bytes()[:-9])
-    with opened("input", str(file)) as stream, pytest.raises(UserError, match=f"is a broken {ending} file"):
+    with opened("input", str(file)) as stream, pytest.raises(UserError, match=f"is a damaged {kind} file"):
         list(read_lines(stream, str(file)))
 
 
@@ -113,7 +113,10 @@ def test_a_broken_gz_file_is_named(tmp_path: Path) -> None:
     for number, content in enumerate((b"no gz", gzip.compress(os.urandom(5000))[:2000])):
         broken = tmp_path / f"{number}.gz"
         broken.write_bytes(content)
-        with gzip.open(broken) as stream, pytest.raises(UserError, match=r"^b.gz is a broken gz file \(.+\); get it"):
+        with (
+            gzip.open(broken) as stream,
+            pytest.raises(UserError, match=r"^b.gz is a damaged gzip file \(.+\); get it"),
+        ):
             list(read_lines(stream, "b.gz"))
 
 

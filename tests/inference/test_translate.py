@@ -595,6 +595,6 @@ def test_tags_are_taken_out_once(file: Path, tmp_path: Path, monkeypatch: pytest
     ],
 )
 def test_options_of_links_without_links_are_refused(overrides: list[str], options: str, tmp_path: Path) -> None:
-    sentence = f"^nothing is linked by {options}; give alignments=FILE or placeholders=true, too, or leave out "
+    sentence = f"^word links are read as {options} says, but none are asked for; add alignments=FILE or placeholders="
     with pytest.raises(UserError, match=sentence):
         run(tmp_path, tmp_path / "none.ckpt", b"a\n", *overrides)

@@ -69,6 +69,7 @@ def test_what_was_read_is_what_the_pattern_allows_in_the_layer_that_waits_longes
         (WAIT[:2], 0),  # the encoder reads ahead
         (["model.encoder.causal=true"], 0),
         (["model.encoder.causal=true", "attention=wait_k"], 0),
+        ([*WAIT[2:], "attention=wait_k", "decoder@model.decoder=rnn"], 0),  # it starts from a summary of the source
     ],
 )
 def test_it_is_of_models_that_read_nothing_ahead(overrides: list[str], number: int) -> None:

@@ -24,19 +24,20 @@ def test_a_metric_that_nothing_would_update_is_refused() -> None:
         build_metrics({"metric": options})
 
 
-@pytest.mark.parametrize("accelerator", ["auto", "gpu"])
 def test_a_mac_trains_on_its_cpu_and_the_log_says_so(
-    accelerator: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: True)
-    config: Any = OmegaConf.to_container(composed(f"trainer.accelerator={accelerator}").trainer)
+    config: Any = OmegaConf.to_container(composed("trainer.accelerator=auto").trainer)
     with caplog.at_level("INFO"):
         trainer = build_trainer({"trainer": config}, tmp_path)
     assert isinstance(trainer.accelerator, CPUAccelerator)
     sentence = "The GPU of this machine (mps) lacks float64, in which searches sum log-probabilities; the CPU is used"
     assert caplog.messages.count(sentence) == 1
-    with pytest.raises(UserError, match=r"^trainer.accelerator=mps lacks float64, .*; use trainer=cpu$"):
-        build_trainer({"trainer": config | {"accelerator": "mps"}}, tmp_path)
+    for asked in ("mps", "gpu"):
+        sentence = rf"^trainer.accelerator={asked} is the GPU of a Mac, which lacks float64, .*; use trainer=cpu$"
+        with pytest.raises(UserError, match=sentence):
+            build_trainer({"trainer": config | {"accelerator": asked}}, tmp_path)
 
 
 def test_loggers_get_no_folder_of_this_machine() -> None:

@@ -13,7 +13,7 @@ from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
 from seq2seq_attn.attention.pattern.pattern import Pattern
 from seq2seq_attn.nn.masked import intersect_masks
 
-# Every layer reads the same windows, and so does the next sentence. Slices are made sooner than found.
+# All layers of a step read the same window, and so does the next sentence. A slice is built faster than looked up.
 CACHED_WINDOWS: PatternCache[Int[Tensor, " keys"] | None] = PatternCache(
     lambda window: 0 if window is None else window.nbytes, most=256
 )
@@ -25,7 +25,7 @@ def attend(parts: Parts, request: Request) -> HeadOutput | None:
         return None
     at = request.start, request.source, request.causal
     window: slice | Tensor | None
-    if parts.pattern.gathers:
+    if parts.pattern.scattered:
         window = CACHED_WINDOWS.make_once(window_of, parts.pattern, *at, request.query.device)
     else:
         window = parts.pattern.window(*at)
@@ -44,7 +44,7 @@ def attend(parts: Parts, request: Request) -> HeadOutput | None:
 def window_of(
     pattern: Pattern, position: int, source: int, causal: bool, device: torch.device
 ) -> Int[Tensor, " keys"] | None:
-    """Return the window of a pattern whose windows are no slices, on a device."""
+    """Return the window of a scattered pattern, on a device."""
     window = pattern.window(position, source, causal)
     assert not isinstance(window, slice)
     return None if window is None else window.to(device)

@@ -30,6 +30,7 @@ class Pattern(nn.Module, ABC):
         reads_query: whether `centre` or `select` depends on the content of a query.
         selects: whether `select` is the definition; the score then has to be an inner product.
         needs_vectors: whether `select` compares the vectors of queries and keys, which the score must then have.
+        scattered: whether `window` returns positions, in a tensor, and not a slice.
         gathers: whether `gathered_blocks` takes the place of `block_groups`.
         length_ratio: source positions per target position. It is a fixed number, because the length of the target is
             unknown in decoding, and 1 in self-attention.
@@ -42,6 +43,7 @@ class Pattern(nn.Module, ABC):
     reads_query: ClassVar[bool] = False
     selects: ClassVar[bool] = False
     needs_vectors: ClassVar[bool] = False
+    scattered: ClassVar[bool] = False
     gathers: ClassVar[bool] = False
     length_ratio: float = 1.0
     fused_from: int = sys.maxsize

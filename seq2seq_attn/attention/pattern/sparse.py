@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import final
+from typing import ClassVar, final
 
 import torch
 from jaxtyping import Bool, Int
@@ -33,6 +33,8 @@ class SparsePattern(Pattern):
     Raises:
         UserError: for k below 1, or a ratio that is not above 0.
     """
+
+    scattered: ClassVar[bool] = True
 
     def __init__(self, *, k: int, length_ratio: float) -> None:
         super().__init__()

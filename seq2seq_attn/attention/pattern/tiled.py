@@ -32,6 +32,7 @@ class TiledPattern(Pattern):
         UserError: for a ratio that is not above 0.
     """
 
+    scattered: ClassVar[bool] = True
     gathers: ClassVar[bool] = True
 
     def __init__(

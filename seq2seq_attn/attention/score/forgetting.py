@@ -22,8 +22,8 @@ from seq2seq_attn.nn.precision import at_least_float32
 class ForgettingScore(Score):
     """(W q_i) . (U k_j) / sqrt(d_k) + the sum of log f_l over the tokens l from j + 1 to i, f_l = sigmoid(w . x_l + b).
 
-    Each head has a gate of its own, which each token computes; where it closes, what came before is forgotten. The sum
-    is a difference of two running sums of log f, c_i - c_j, which are prepared with the keys.
+    Each token computes a gate for each head; a gate near 0 removes the weight of all earlier tokens. The sum is a
+    difference of two running sums of log f, c_i - c_j, which are prepared with the keys.
 
     The paper is causal (arXiv:2503.02130); here a key that follows its query is forgotten by the gates from i + 1 to j,
     so the term is -|c_i - c_j|. In attention to another sequence i is the query's own position in it, or the last.
@@ -65,7 +65,7 @@ class ForgettingScore(Score):
     def prepare_query(
         self, query: Float[Tensor, "batch target query_dim"]
     ) -> tuple[Float[Tensor, "batch heads target _"], ...]:
-        """Return the projected queries, and zeros where `place_query` puts running sums."""
+        """Return the projected queries, and zeros where `query_at` puts running sums."""
         (heads,) = self.scaled_dot.prepare_query(query)
         return heads, at_least_float32(heads).new_zeros(*heads.shape[:3], 1)
 
@@ -76,7 +76,7 @@ class ForgettingScore(Score):
         log_gates = F.logsigmoid(at_least_float32(self.gate(keys)))
         return (*self.scaled_dot.prepare_keys(keys), split_heads(log_gates.cumsum(1), self.num_heads))
 
-    def place_query(
+    def query_at(
         self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], position: Int[Tensor, "batch target"]
     ) -> tuple[Tensor, ...]:
         """Return the queries with the running sums at their positions."""

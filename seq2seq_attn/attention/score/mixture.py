@@ -94,9 +94,9 @@ def check_scores(scores: dict[str, partial[Any]], optional: dict[str, Any]) -> N
                 f"a mixture adds scores, but {kind.__name__} hides positions; "
                 f"take another score than attention.score.scores.{name}, or use it alone"
             )
-        if kind.place_query is not Score.place_query:
+        if kind.query_at is not Score.query_at:
             raise UserError(
-                f"a mixture does not tell {kind.__name__} where the queries are; take another score than "
+                f"a mixture gives its scores no query positions, which {kind.__name__} needs; take another score than "
                 f"attention.score.scores.{name}, or use it alone"
             )
     for name, value in optional.items():

@@ -29,8 +29,8 @@ class Score(nn.Module, ABC):
             does; blocks are then computed in small tiles, and once more for their gradient.
         max_length: number of positions that it has scores for; None: any.
         query_parts, key_parts: number of tensors that `prepare_query` and `prepare_keys` return.
-        running_sums: number of the last of these keys that are sums over all earlier keys, which go on in a memory
-            that is appended to.
+        running_sums: how many of these keys, counted from the last, are sums over all earlier keys; appending to a
+            memory continues them.
     """
 
     inner_product: ClassVar[bool] = False
@@ -58,12 +58,12 @@ class Score(nn.Module, ABC):
     ) -> tuple[Float[Tensor, "batch _ source _"], ...]:
         """Compute all that depends on the keys only, once for each source sentence."""
 
-    def place_query(
+    def query_at(
         self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], position: Int[Tensor, "batch target"]
     ) -> tuple[Tensor, ...]:
-        """Return prepared queries as they are at these positions of the prepared keys, of which there is at least one.
+        """Return prepared queries with what the score reads from the prepared keys at their positions.
 
-        A position is at most that of the last key that the sentence may attend to.
+        There is at least one key. A position is at most that of the last key that the sentence may attend to.
         """
         return query
 

@@ -48,8 +48,8 @@ class SoftCapScore(Score):
         kind = score.func
         if kind.visible is not Score.visible:  # type: ignore[attr-defined]
             raise UserError(f"soft_cap bounds scores, but {kind.__name__} hides positions; use it alone")
-        if kind.place_query is not Score.place_query:  # type: ignore[attr-defined]
-            raise UserError(f"soft_cap does not tell {kind.__name__} where the queries are; use it alone")
+        if kind.query_at is not Score.query_at:  # type: ignore[attr-defined]
+            raise UserError(f"soft_cap gives its score no query positions, which {kind.__name__} needs; use it alone")
         optional = {"num_kv_heads": num_kv_heads, "head_dim": head_dim, "scale": scale}
         for name, value in optional.items():
             if value is not None and name not in named_arguments(score):
