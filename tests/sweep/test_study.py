@@ -183,7 +183,8 @@ def test_a_database_of_something_else_is_not_replaced(folder: Path) -> None:
     code, _, error = swept(folder, *STUDY, "hydra.sweeper.n_trials=1", "resume=auto")
     assert code == 2
     assert error[-1] == (
-        "sweep/study.db was not written by a study of this program, and this study would replace it; give another hydra.sweep.dir"
+        "sweep/study.db was not written by a study of this program, and this study would replace it; "
+        "give another hydra.sweep.dir"
     )
     assert [file.name for file in database.parent.iterdir()] == ["study.db"]
     assert database.read_text() == "mine"
