@@ -9,6 +9,8 @@ import pytest
 import torch
 from attention.layers import WIDTH, self_layer
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
 from seq2seq_attn.attention.backend.fused import masked_product
@@ -96,3 +98,31 @@ def test_a_gpu_gets_widths_of_a_multiple_of_eight_and_shared_keys_repeated_where
     tensors = [x.to(dtype) for x in inputs(N, 66, 64, 2)]
     shapes = [x.shape for x in kernel_inputs(*tensors, masked=masked, on_gpu=on_gpu)]
     assert shapes == [(3, 4, N, width), (3, kv_heads, N, width), (3, kv_heads, N, width)]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "target", "masked", "allowed"),
+    [
+        (torch.bfloat16, N, False, True),
+        (torch.bfloat16, N, True, False),
+        (torch.float16, FEW_ROWS, False, False),
+        (torch.float32, N, True, True),
+    ],
+)
+def test_the_kernel_of_cudnn_is_not_taken_where_it_is_wrong(
+    dtype: torch.dtype, target: int, masked: bool, allowed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It gives rows that see nothing a mean of hidden values, and some rows NaN; tests/gpu checks the numbers."""
+    before, found = torch.backends.cuda.cudnn_sdp_enabled(), []
+
+    def record(query: Tensor, keys: Tensor, values: Tensor, **_: Any) -> Tensor:
+        found.append(torch.backends.cuda.cudnn_sdp_enabled())
+        return query
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", record)
+    with FakeTensorMode():  # tensors without data, which may be on a GPU that is not there
+        query, keys = (torch.empty(2, 4, n, 16, dtype=dtype, device="cuda") for n in (target, N))
+        mask = torch.empty(2, 1, 1, N, dtype=torch.bool, device="cuda") if masked else None
+        torch_product(query, keys, keys, mask)
+    assert found == [allowed]
+    assert torch.backends.cuda.cudnn_sdp_enabled() == before

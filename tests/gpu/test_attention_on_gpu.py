@@ -102,6 +102,7 @@ def test_one_step_at_a_time_equals_all_at_once(preset: str) -> None:
     torch.testing.assert_close(torch.cat(steps, 1), expected, rtol=0, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
 @pytest.mark.parametrize("preset", AT_ONCE)
 def test_nothing_waits_for_the_gpu(preset: str, restored_debug_mode: None) -> None:
     layer = by_blocks(self_layer(preset)).cuda().train()

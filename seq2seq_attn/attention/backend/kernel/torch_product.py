@@ -5,14 +5,18 @@ For other forms, `scaled_dot_product_attention` falls back to plain operations, 
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 ALIGNED = 8  # numbers: the kernels of a GPU take heads of a multiple of it
 FLASH = (torch.float16, torch.bfloat16)  # what a GPU's flash kernel takes, the only one that shares keys uncopied
 FEW_ROWS = 8  # whose weights are few, so that it costs more to copy all keys into another form
+ALL_BUT_CUDNN = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 
 
 def torch_product(
@@ -32,10 +36,23 @@ def torch_product(
     width, value_width = query.shape[-1], values.shape[-1]
     if (query.is_cuda or width != value_width) and query.shape[2] > FEW_ROWS:
         query, keys, values = kernel_inputs(query, keys, values, masked=allowed is not None, on_gpu=query.is_cuda)
-    context = F.scaled_dot_product_attention(
-        query, keys, values, attn_mask=allowed, is_causal=causal, scale=1.0, enable_gqa=query.shape[1] != keys.shape[1]
-    )
+    with kernels(query, masked=allowed is not None):
+        context = F.scaled_dot_product_attention(
+            query, keys, values, attn_mask=allowed, is_causal=causal, scale=1.0,
+            enable_gqa=query.shape[1] != keys.shape[1],
+        )  # fmt: skip
     return context if context.shape[-1] == value_width else context[..., :value_width]
+
+
+def kernels(query: Float[Tensor, "batch heads target width"], *, masked: bool) -> AbstractContextManager[None]:
+    """Return a context in which PyTorch takes no kernel that is wrong for these queries.
+
+    Since torch 2.11, an H100 takes cuDNN's kernel in half precision. Under a mask it gives rows that see nothing a mean
+    of hidden values, and some rows NaN as gradients (https://github.com/pytorch/pytorch/issues/196678); also for a
+    single query, without a mask (https://github.com/NVIDIA/cudnn-frontend/issues/1072).
+    """
+    wrong = query.is_cuda and query.dtype in FLASH and (masked or query.shape[2] <= FEW_ROWS)
+    return sdpa_kernel(ALL_BUT_CUDNN) if wrong else nullcontext()
 
 
 def kernel_inputs(
