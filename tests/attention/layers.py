@@ -28,7 +28,12 @@ def cross_layer(preset: str) -> CrossAttention:
 
 def by_blocks(layer: Any) -> Any:
     """From the shortest sequence on, if there is a pattern that has blocks."""
-    pattern = getattr(layer.attention, "pattern", None)
-    if pattern is not None and pattern.blocks_from < 10**6:
-        pattern.fused_from = pattern.blocks_from = 1
+    if has_blocks(layer):
+        layer.attention.pattern.fused_from = layer.attention.pattern.blocks_from = 1
     return layer
+
+
+def has_blocks(layer: Any) -> bool:
+    """Whether `by_blocks` changes anything."""
+    pattern = getattr(layer.attention, "pattern", None)
+    return pattern is not None and pattern.blocks_from < 10**6

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from attention.layers import HEADS, WIDTH, by_blocks, cross_layer, self_layer
+from attention.layers import HEADS, WIDTH, by_blocks, cross_layer, has_blocks, self_layer
 from configs import attentions_at_once, options
 from torch import Tensor
 
@@ -42,7 +42,7 @@ MODES_AT_ONCE = [mode for mode in MODES if mode.values[0] in AT_ONCE]
 @pytest.mark.parametrize(("preset", "training"), MODES)
 def test_cross_attention_of_nothing(preset: str, training: bool) -> None:
     layer = cross_layer(preset).train(training)
-    for blocks, (batch, target, source) in product([False, True], CROSS):
+    for blocks, (batch, target, source) in product([False, True] if has_blocks(layer) else [False], CROSS):
         layer = by_blocks(layer) if blocks else layer
         query, keys = torch.randn(batch, target, WIDTH), torch.randn(batch, source, WIDTH, requires_grad=True)
         mask = torch.ones(batch, source, dtype=torch.bool)
@@ -56,7 +56,8 @@ def test_cross_attention_of_nothing(preset: str, training: bool) -> None:
 @pytest.mark.parametrize(("preset", "training"), MODES_AT_ONCE)
 def test_self_attention_of_nothing(preset: str, training: bool) -> None:
     layer = self_layer(preset).train(training)
-    for blocks, (batch, length) in product([False, True], [(0, 5), (2, 0), (0, 1)]):
+    sizes = [(0, 5), (2, 0), (0, 1)]
+    for blocks, (batch, length) in product([False, True] if has_blocks(layer) else [False], sizes):
         layer = by_blocks(layer) if blocks else layer
         x = torch.randn(batch, length, WIDTH, requires_grad=True)
         mask = torch.ones(batch, length, dtype=torch.bool)
