@@ -54,7 +54,7 @@ def collect_results(trainer: Any, module: TranslationModule) -> dict[str, Any]:
         **validation_costs(counted.validation_seconds, counted.seconds),
         "padding_share": 1 - counted.tokens / max(counted.padded_tokens, 1),
         **({"decode_sentences_per_second": decoded / max(module.decode_seconds, 1e-9)} if module.translates else {}),
-        "peak_memory_bytes": peak_memory_bytes(),
+        "peak_memory_bytes": peak_memory_bytes(trainer.strategy.root_device),
         **({"attention_entropy": module.entropy} if decoded else {}),
     }
 
@@ -92,10 +92,10 @@ def validation_costs(validation: float, training: float) -> dict[str, float]:
     return {"validation_seconds": validation, "validation_share": share}
 
 
-def peak_memory_bytes() -> int:
-    """Return the peak of this process: of the GPU where there is one, else resident memory."""
-    if torch.cuda.is_available():
-        return int(torch.cuda.max_memory_allocated())
+def peak_memory_bytes(device: torch.device) -> int:
+    """Return the peak of this process: of the GPU that a run is on, else resident memory."""
+    if device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(device))
     return peak_resident_bytes()
 
 

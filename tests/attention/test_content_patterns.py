@@ -162,3 +162,11 @@ def test_hypotheses_that_share_a_source_choose_as_if_each_had_its_own(preset: st
         shared = model.eval().step(read, model.encode(source, mask).branch(rows)).log_probs
         own = model.step(read, model.encode(source[rows], mask[rows])).log_probs
     torch.testing.assert_close(shared, own, rtol=0, atol=1e-12)
+
+
+def test_autocast_rounds_no_mean_of_top_blocks() -> None:
+    keys = torch.tensor([[[[258.0], [258.5], [257.0]]]], dtype=torch.float32)  # the first two are equal in bfloat16
+    pattern = TopBlocksPattern(block_length=1, num_blocks=1)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = pattern.select(torch.ones(1, 1, 1, 1, dtype=torch.float32), keys, None, None)
+    assert found.flatten().tolist() == [False, True, False]

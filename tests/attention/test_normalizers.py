@@ -288,3 +288,13 @@ def test_no_best_key_is_refused() -> None:
     with pytest.raises(UserError) as refused:
         attention_of("top_k", "attention.normalizer.k=0", query_dim=6, key_dim=6, value_dim=6)
     assert str(refused.value) == "attention.normalizer.k=0 leaves no key to attend to; take 1 or more"
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+@pytest.mark.parametrize("option", ["sparsemax", "entmax15", "adaptive_entmax"])
+def test_scores_that_are_not_finite_give_nan_and_no_error(option: str, bad: float) -> None:
+    """An update is left out then; an index out of range would end the process on a GPU."""
+    scores = torch.tensor([[[[1.0, bad, 2.0], [1.0, 0.5, 2.0]]]])
+    weights = normalizer_of(option)(scores, torch.ones_like(scores, dtype=torch.bool)).weights
+    assert weights[..., 0, :].isnan().any()
+    assert weights[..., 1, :].isfinite().all()

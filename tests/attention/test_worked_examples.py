@@ -248,6 +248,16 @@ def test_l2_score_by_hand() -> None:
     assert found.tolist() == [[[[0.0, -2.0, -18.0]]]]
 
 
+def test_l2_score_keeps_the_digits_of_long_keys_in_half_precision() -> None:
+    torch.manual_seed(0)
+    score = attention_of("l2", "attention.num_heads=1", query_dim=64, key_dim=64, value_dim=64).score
+    query, keys = (4 * torch.randn(1, n, 64).bfloat16().double() for n in (5, 9))
+    exact = score.double().of_query(query[:, None]) @ score.of_keys(keys[:, None]).mT
+    columns = [method(x[:, None].bfloat16()).double() for method, x in ((score.of_query, query), (score.of_keys, keys))]
+    error = columns[0] @ columns[1].mT - exact
+    assert (error - error.mean(-1, keepdim=True)).abs().max() < 0.02  # one column of |k|^2 would err by up to 0.5
+
+
 def test_soft_cap_of_another_score_by_hand() -> None:
     overrides = ["attention/score=soft_cap", "attention/score@attention.score.score=dot", "attention.score.cap=30.0"]
     score = attention_of("luong_dot", *overrides, query_dim=2, key_dim=2, value_dim=2).score

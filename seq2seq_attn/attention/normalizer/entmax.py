@@ -50,7 +50,7 @@ def sparsemax_threshold(scores: Float[Tensor, "*rows keys"]) -> Float[Tensor, "*
     best = scores.sort(-1, descending=True).values
     number = torch.arange(1, scores.shape[-1] + 1, dtype=scores.dtype, device=scores.device)
     excess = best.cumsum(-1) - 1
-    k = (number * best > excess).sum(-1, keepdim=True)
+    k = (number * best > excess).sum(-1, keepdim=True).clamp(min=1)  # 0 of scores that are not finite
     return excess.gather(-1, k - 1) / k.to(scores.dtype)
 
 
@@ -61,5 +61,5 @@ def entmax15_threshold(halves: Float[Tensor, "*rows keys"]) -> Float[Tensor, "*r
     mean, mean_square = best.cumsum(-1) / number, (best**2).cumsum(-1) / number
     spread = number * (mean_square - mean**2)
     threshold = mean - ((1 - spread) / number).clamp(min=0).sqrt()
-    k = (threshold <= best).sum(-1, keepdim=True)
+    k = (threshold <= best).sum(-1, keepdim=True).clamp(min=1)
     return threshold.gather(-1, k - 1)

@@ -49,7 +49,8 @@ class TopBlocksPattern(Pattern):
         visible: Bool[Tensor, "#batch #heads #target #source"] | None,
         own: Int[Tensor, " target"] | None,
     ) -> Bool[Tensor, "batch heads target source"]:
-        products = at_least_float32(query) @ at_least_float32(keys).mT  # their mean is that of query and mean key
+        with torch.autocast(query.device.type, enabled=False):  # which would round the products
+            products = at_least_float32(query) @ at_least_float32(keys).mT  # their mean is that of query and mean key
         visible = torch.ones_like(products, dtype=torch.bool) if visible is None else visible.expand_as(products)
         sums = self._by_block(products.masked_fill(~visible, 0.0)).sum(-1)
         counts = self._by_block(visible).sum(-1)

@@ -5,7 +5,9 @@ For other forms, `scaled_dot_product_attention` falls back to plain operations, 
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from threading import Lock
 
 import torch
 from jaxtyping import Bool, Float
@@ -17,6 +19,7 @@ ALIGNED = 8  # numbers: the kernels of a GPU take heads of a multiple of it
 FLASH = (torch.float16, torch.bfloat16)  # what a GPU's flash kernel takes, the only one that shares keys uncopied
 FEW_ROWS = 8  # whose weights are few, so that it costs more to copy all keys into another form
 ALL_BUT_CUDNN = [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+CHOOSING = Lock()  # which kernels PyTorch may take is a setting of the process, not of a thread
 
 
 def torch_product(
@@ -51,8 +54,17 @@ def kernels(query: Float[Tensor, "batch heads target width"], *, masked: bool) -
     of hidden values, and some rows NaN as gradients (https://github.com/pytorch/pytorch/issues/196678); also for a
     single query, without a mask (https://github.com/NVIDIA/cudnn-frontend/issues/1072).
     """
-    wrong = query.is_cuda and query.dtype in FLASH and (masked or query.shape[2] <= FEW_ROWS)
-    return sdpa_kernel(ALL_BUT_CUDNN) if wrong else nullcontext()
+    in_half = query.dtype != torch.float64  # under autocast float32 is, too, which casts within the call
+    wrong = query.is_cuda and in_half and (masked or query.shape[2] <= FEW_ROWS)
+    if not wrong:
+        return nullcontext()
+    return sdpa_kernel(ALL_BUT_CUDNN) if torch.compiler.is_compiling() else without_cudnn()
+
+
+@contextmanager
+def without_cudnn() -> Iterator[None]:
+    with CHOOSING, sdpa_kernel(ALL_BUT_CUDNN):
+        yield
 
 
 def kernel_inputs(
