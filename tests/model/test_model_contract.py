@@ -98,12 +98,14 @@ def hidden(model: Any, source: Tensor, mask: Tensor, target: Tensor) -> Tensor:
     return model(source, mask, target).hidden
 
 
-def check_steps(model: Any) -> None:
-    expected = hidden(model, SOURCE, SOURCE_MASK, TARGET)
+def check_steps(model: Any, length: int = 4) -> None:
+    """Four steps fill the window of a convolution of three, with one after it."""
+    target = TARGET[:, :length]
+    expected = hidden(model, SOURCE, SOURCE_MASK, target)
     with torch.inference_mode():
         state, steps = model.decoder.initial_state(model._read(SOURCE, SOURCE_MASK)), []  # of a given target
-        for t in range(TARGET.shape[1]):
-            decoded = model.decode(TARGET[:, t : t + 1], state)
+        for t in range(target.shape[1]):
+            decoded = model.decode(target[:, t : t + 1], state)
             state = decoded.state
             assert state.next_position == t + 1
             steps.append(decoded.hidden)
@@ -117,7 +119,7 @@ def test_one_step_at_a_time_equals_teacher_forcing(encoder: str, decoder: str, a
 
 @pytest.mark.parametrize(("kind", "variant"), VARIED)
 def test_steps_equal_teacher_forcing_in_every_variant(kind: str, variant: str) -> None:
-    check_steps(build(kind, kind, "multihead", *variant.split()))
+    check_steps(build(kind, kind, "multihead", *variant.split()), TARGET.shape[1])
 
 
 @pytest.mark.parametrize("variant", VARIANTS["rnn"])
