@@ -533,14 +533,14 @@ def rank_lines(plan: Plan, rows: Sequence[dict[str, Any]]) -> list[str]:
             single = [correlation([scores[name][seed] for name in published], published) for seed in seeds]
             lines.append(
                 RANKS.format(
-                    first=plan.figures[first], rows=len(published), test=test, seeds=listed([str(seed) for seed in seeds]),
+                    first=plan.figures[first], rows=len(published), test=test, seeds=listed([*map(str, seeds)]),
                     means=correlation(means, published), spread=spread(single, 1, ".2f"),
                 )
             )  # fmt: skip
     return lines
 
 
-def correlation(scores: Sequence[float], published: dict[str, float]) -> float:
+def correlation(scores: Sequence[float], published: Mapping[str, float]) -> float:
     ours, theirs = (torch.tensor(list(values), dtype=torch.float64) for values in (scores, published.values()))
     return float(spearman_corrcoef(ours, theirs))
 
