@@ -146,7 +146,7 @@ def text_of(
         name=name,
         first_seed=SEEDS[0],
         sections="\n".join(section(table, finished, measures, maps.get(table.name, "")) for table in tables),
-        processors=", ".join(sorted({row["processor"] for row in measures if "processor" in row})) or "none yet",
+        processors="; ".join(sorted({row["processor"] for row in measures if "processor" in row})) or "none yet",
     )
 
 
