@@ -45,11 +45,11 @@ REST = 0.5  # seconds between turns, for the threads of the last one to become i
 @reports_user_errors
 def main(arguments: list[str] | None = None) -> None:
     options = parse(arguments)
-    options.output.mkdir(parents=True, exist_ok=True)
     file = options.output / f"{options.name}.json"
     if options.keep and file.exists():
         check_machine(json.loads(file.read_text(encoding="utf-8")), file)
     results = measured(options)
+    options.output.mkdir(parents=True, exist_ok=True)
     if options.keep and file.exists():
         results = merge(json.loads(file.read_text(encoding="utf-8")), results)
     file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
