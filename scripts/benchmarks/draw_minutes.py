@@ -155,9 +155,9 @@ def choices(programs: dict[str, Any], experiment: str) -> str:
     for name, text in CHOSEN.items():
         if name in programs:
             given = next(iter(programs[name].values()))["settings"]
-            ours = OURS_CHOSEN.get(experiment, f"what `experiment={experiment}` has")
-            ours = ours.format(variants=len(PLANS["tatoeba"].rows))
-            lines.append(text.format(ours=ours, dropout=given.get("dropout") if isinstance(given, dict) else None))
+            chosen = OURS_CHOSEN.get(experiment, f"what `experiment={experiment}` has")
+            chosen = chosen.format(variants=len(PLANS["tatoeba"].rows))
+            lines.append(text.format(ours=chosen, dropout=given.get("dropout") if isinstance(given, dict) else None))
     old = "joeynmt_rnn" in programs and not is_new(programs["joeynmt_rnn"])
     if any(name.startswith("joeynmt") for name in programs):
         turns = read_figures(SPEED, "sizes")["sizes"]["B"]["1"]
