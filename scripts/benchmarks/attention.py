@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.profiler import ProfilerActivity, profile
 
+from scripts.benchmarks.processor import processor
 from seq2seq_attn.attention.backend.fused import fused_attention
 from seq2seq_attn.attention.pattern.atrous import AtrousPattern
 from seq2seq_attn.attention.pattern.local import LocalPattern
@@ -31,6 +32,7 @@ from seq2seq_attn.attention.pattern.pattern import Pattern
 from seq2seq_attn.attention.pattern.sparse import SparsePattern
 from seq2seq_attn.errors import reports_user_errors
 from seq2seq_attn.process import keep_freed_memory
+from seq2seq_attn.training.provenance import commit
 
 PATTERNS: dict[str, Any] = {"local": LocalPattern, "atrous": AtrousPattern, "sparse": SparsePattern}
 OUTPUT = Path(__file__).parents[2] / "docs" / "benchmarks"
@@ -259,6 +261,8 @@ def main() -> None:
     about |= {
         "arguments": " ".join(sys.argv[1:]),
         "torch": torch.__version__,
+        "processor": processor(),
+        "commit": commit(),
         "columns": [*Run._fields, *Case._fields, "seconds", "memory"],
     }
     figures: list[list[Any]] = []

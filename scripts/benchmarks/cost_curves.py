@@ -26,9 +26,10 @@ import shlex
 import subprocess
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from functools import cache, partial
 from pathlib import Path
+from textwrap import fill
 from typing import Any, NamedTuple
 
 import torch
@@ -36,6 +37,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 from torch import Tensor
 
+from scripts import conf_files
 from scripts.benchmarks.attention import fastest, peak
 from scripts.benchmarks.figures_file import read_figures
 from scripts.benchmarks.presets import presets
@@ -44,6 +46,7 @@ from seq2seq_attn.attention.build import build_attention, compose_factory
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.files import replacing
 from seq2seq_attn.process import keep_freed_memory
+from seq2seq_attn.training.provenance import commit
 
 ROOT = Path(__file__).parents[2]
 OUTPUT = ROOT / "docs/benchmarks/cost_curves.json"
@@ -60,10 +63,19 @@ heads, float32, {processor}, torch {torch}. **×** is the time of `multihead`, w
 projections, divided by the time of the preset, both measured in turns: above 1 is faster. Memory is what the layer's
 weights and the step hold at most. A process had {gib:g} GiB; what does not fit is "out of memory", and a step that
 takes more than {timeout:g} s is "too slow". Tables of positions have n positions.
-
+{notes}
 {sections}
 
-Made by {commands}.
+Made by {commands}{commits}.
+
+In a checkout this command keeps the rows that the file of figures has; to measure them, give another file by
+`--output FILE.json`.
+"""
+GROWTH = (1.2, 6.0)  # of the time per doubling of the length; a quadratic step takes 4 times as long
+IRREGULAR = """
+† Per doubling of the length the time grew less than {least:g} times or more than {most:g} times since the length
+before, so one of the two figures was disturbed by other load, or the time does not grow regularly there. These rows
+should be measured again before anything is concluded from them.
 """
 
 
@@ -94,12 +106,14 @@ class Figures(NamedTuple):
     """The content of a file of figures.
 
     Attributes:
-        about: what all rows have in common.
+        about: what all rows have in common; `note`, if it is there, says how the machine was used meanwhile.
         commands: those that measured the rows.
+        commits: those of the code that measured, where they are known.
     """
 
     about: dict[str, Any]
     commands: list[str]
+    commits: list[str]
     rows: dict[tuple[str, bool, int, int], Row]
 
 
@@ -116,6 +130,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             figures.rows[case.case] = row = limited(figures.rows, case, options)
             if command(options) not in figures.commands:
                 figures.commands.append(command(options))
+            if (made := commit()) and made not in figures.commits:
+                figures.commits.append(made)
             write(figures, options.output)
             print(*row.case, row.outcome or f"{row.seconds:.3g} s, {row.memory / MIB:.0f} MiB", flush=True)
     print(f"wrote {options.output} and {draw(figures, options.output)}")
@@ -154,7 +170,7 @@ def read(options: argparse.Namespace) -> Figures:
         UserError: if the rows were measured in another way, or if there are none to draw.
     """
     if not (options.draw or options.output.exists()):
-        return Figures(about(options), [], {})
+        return Figures(about(options), [], [], {})
     written = read_figures(options.output, "rows")
     other = [name for name, value in about(options).items() if written["about"].get(name) != value]
     if other and not options.draw:
@@ -163,12 +179,13 @@ def read(options: argparse.Namespace) -> Figures:
         )
     rows = (Row(*row) for row in written["rows"])
     commands = written.get("commands", [command(options)])  # older files have none
-    return Figures(written["about"], commands, {row.case: row for row in rows})
+    return Figures(written["about"], commands, written.get("commits", []), {row.case: row for row in rows})
 
 
 def write(figures: Figures, output: Path) -> None:
     lines = ",\n".join(json.dumps(row) for row in figures.rows.values())
     head = f'"about": {json.dumps(figures.about)},\n"commands": {json.dumps(figures.commands)}'
+    head += f',\n"commits": {json.dumps(figures.commits)}' if figures.commits else ""
     text = f'{{{head},\n"rows": [\n{lines}\n]}}\n'
     with replacing(output) as stream:
         stream.write(text.encode())
@@ -295,18 +312,87 @@ def draw(figures: Figures, output: Path) -> Path:
         sections += [f"## {title}\n", f"![Time and memory by length, {title}]({stem}.png)\n"]
         sections += [
             "Time in ms, and ×:\n",
-            table(some, families, times),
+            table(some, families, partial(times, irregular=irregular(some))),
             "Memory in MiB:\n",
             table(some, families, memories),
         ]
     if refused:
         sections += ["## Not measured\n", *(f"- `{preset}`: {reason}" for preset, reason in sorted(refused.items()))]
     page = output.with_suffix(".md")
-    commands = " and ".join(f"`{one}`" for one in figures.commands)
-    title = "The cost of every attention" if "scores" in families.values() else "The cost of long sequences"
-    text = TEXT.format(**figures.about, title=title, sections="\n".join(sections).rstrip(), commands=commands)
+    text = TEXT.format(
+        **figures.about,
+        title="The cost of long sequences" if is_of_long_sequences(families) else "The cost of attentions",
+        notes=notes(figures, families, refused, rows),
+        sections="\n".join(sections).rstrip(),
+        commands=" and ".join(f"`{one}`" for one in figures.commands),
+        commits="".join(f", commit {one[:8]}{one[40:]}" for one in figures.commits),
+    )
     page.write_text(text, encoding="utf-8")
     return page
+
+
+def is_of_long_sequences(families: dict[str, str]) -> bool:
+    """Return whether only those families were measured that are made for long sequences, beside the reference."""
+    return {family for preset, family in families.items() if preset != REFERENCE} <= {"patterns", "feature maps"}
+
+
+def notes(figures: Figures, families: dict[str, str], refused: dict[str, str], rows: list[Row]) -> str:
+    """Return what a reader has to know of the figures: which presets they have, and what disturbed them."""
+    lines = []
+    if not is_of_long_sequences(families):
+        every = conf_files.presets()
+        lacking = [f"`{preset}`" for preset in every if preset not in families]
+        text = f"The tables have {len(families) - len(refused)} of the {len(every)} presets."
+        if refused:
+            text += f" {len(refused)} cannot be measured like this (see the end)."
+        if lacking:
+            text += f" Not measured yet: {', '.join(lacking)}."
+        lines.append(text)
+    lines += [figures.about["note"]] if figures.about.get("note") else []
+    lines.append(weights_note(dict.fromkeys(row.preset for row in rows if not row.outcome), figures.about))
+    text = "".join(f"\n{fill(line, 120, break_on_hyphens=False, break_long_words=False)}\n" for line in lines if line)
+    if any(irregular([row for row in rows if row.case[1:3] == key]) for key in {row.case[1:3] for row in rows}):
+        text += IRREGULAR.format(least=GROWTH[0], most=GROWTH[1])
+    return text
+
+
+def weights_note(names: Iterable[str], about: dict[str, Any]) -> str:
+    """Return which presets have fewer weights than `multihead`, whose projections are part of its time."""
+    sizes = argparse.Namespace(width=about["width"], heads=about["heads"])
+    counts = {
+        name: sum(weight.numel() for weight in build(name, 1, sizes).parameters())
+        for name in sorted({*names, REFERENCE})
+        if not any(options_called("max_length", compose_factory(name)))
+    }
+    fewer: dict[int, list[str]] = defaultdict(list)
+    for name, count in counts.items():
+        if count < counts[REFERENCE]:
+            fewer[count].append(f"`{name}`")
+    if not fewer:
+        return ""
+    groups = "; ".join(f"{count:,} in {', '.join(fewer[count])}" for count in sorted(fewer))
+    return (
+        f"× compares whole layers, and not the attention alone: `{REFERENCE}` has {counts[REFERENCE]:,} weights in its "
+        "projections, whose products are part of its time. Presets without tables of positions that have fewer: "
+        f"{groups}."
+    )
+
+
+def irregular(rows: Iterable[Row]) -> set[tuple[str, int]]:
+    """Return the presets and lengths whose time has not grown as that of any algorithm here since the length before."""
+    found = set()
+    by_preset: dict[str, list[Row]] = defaultdict(list)
+    for row in sorted(rows, key=lambda row: row.length):
+        if row.seconds is not None:
+            by_preset[row.preset].append(row)
+    for preset, line in by_preset.items():
+        for before, row in itertools.pairwise(line):
+            assert before.seconds is not None
+            assert row.seconds is not None
+            growth = (row.seconds / before.seconds) ** (1 / math.log2(row.length / before.length))
+            if not GROWTH[0] <= growth <= GROWTH[1]:
+                found.add((preset, row.length))
+    return found
 
 
 def command(options: argparse.Namespace) -> str:
@@ -334,10 +420,11 @@ def table(rows: list[Row], families: dict[str, str], cell: Callable[[Row], str])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
-def times(row: Row) -> str:
+def times(row: Row, irregular: Container[tuple[str, int]]) -> str:
     assert row.seconds is not None
     assert row.reference_seconds is not None
-    return f"{digits(row.seconds * 1e3)} ({row.reference_seconds / row.seconds:.2f} ×)"
+    mark = " †" if (row.preset, row.length) in irregular else ""
+    return f"{digits(row.seconds * 1e3)} ({row.reference_seconds / row.seconds:.2f} ×){mark}"
 
 
 def memories(row: Row) -> str:

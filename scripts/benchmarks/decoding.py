@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 from scripts.benchmarks import decode_with_joeynmt as decode_with_joeynmt
 from scripts.benchmarks.decode_plainly import PlainTransformer
-from scripts.benchmarks.draw_decoding import NAMES, draw
+from scripts.benchmarks.draw_decoding import JOEYNMT_TURNS, NAMES, STEP_TURNS, draw
 from scripts.benchmarks.peer_environment import made_environment
 from scripts.benchmarks.processor import processor
 from seq2seq_attn.checkpoint.load import Loaded, load
@@ -49,6 +49,7 @@ from seq2seq_attn.paths import conf_directory
 from seq2seq_attn.position.sinusoidal import sinusoids
 from seq2seq_attn.process import keep_freed_memory
 from seq2seq_attn.search.search import Search, TargetVocabulary
+from seq2seq_attn.training.provenance import commit
 
 ROOT = Path(__file__).parents[2]
 CACHE = Path("~/.cache/seq2seq_attn")
@@ -83,7 +84,7 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=128, help="sentences per batch, by default as in translate.py")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--turns", type=int, default=7)
-    parser.add_argument("--joeynmt-turns", type=int, default=2)
+    parser.add_argument("--joeynmt-turns", type=int, default=JOEYNMT_TURNS)
     parser.add_argument(
         "--lengths", nargs="+", type=int, default=[25, 50, 100, 200, 300, 400], help="lengths for the plot, in tokens"
     )
@@ -118,6 +119,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         steps = seconds_per_step(programs, options, lines[:STEPS])
     encoder, decoder = loaded.model.encoder, loaded.model.decoder
     return {
+        "commit": commit(),
         "searches": searches,
         "seconds_per_step": steps,
         "model": {
@@ -349,7 +351,7 @@ def seconds_per_step(
     """
     fastest: dict[str, dict[int, float]] = {name: {} for name in programs}
     for length in options.lengths:
-        for name in [*fastest] * min(3, options.turns):
+        for name in [*fastest] * min(STEP_TURNS, options.turns):
             time.sleep(REST)
             took = asked(programs[name], "step", lines, length)
             fastest[name][length] = min(took, fastest[name].get(length, took))

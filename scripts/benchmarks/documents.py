@@ -291,7 +291,7 @@ def page_text(rows: Sequence[dict[str, Any]], measures: Sequence[dict[str, Any]]
         memory=lengths_table({key: f"{value / 1e6:,.0f}" for key, value in memory.items()}),
         minutes=lengths_table(dict.fromkeys(seconds, "–") | {key: f"{m:.1f}" for key, m in until.items()}),
         usual=USUAL,
-        processors=", ".join(sorted(set(processors.values()))) or "–",
+        processors="; ".join(sorted(set(processors.values()))) or "–",
         commits=short_commits(rows),
         devices=devices(rows),
         example=f"python train.py {' '.join(command(Run('sparse', LENGTHS[-1]), Path('RUNS')))}",

@@ -10,7 +10,10 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from scripts.benchmarks.figures_file import draw_given, shown
+from seq2seq_attn.markdown import code
 
+JOEYNMT_TURNS = 2
+STEP_TURNS = 3  # at most; the fastest counts
 NAMES = {
     "ours": "ours",
     "processes": "ours, a process for each thread",
@@ -28,10 +31,13 @@ TEXT = """\
 Multi30k test_2016_flickr, English to French: {sentences:,} sentences, from text to text, at most {most} tokens per
 translation. All programs have the same weights: one pre-norm Transformer of {layers} layers, width {dim}, {heads}
 heads, feed-forward width {ff_dim}, {tokens:,} tokens. Float32, {threads} threads, {processor}, torch {torch}, Python
-{python}. Each program is a process of its own, since torch and CTranslate2 slow each other down in one. They take
-turns, {turns} each, JoeyNMT fewer. The speed of a shared machine changes from second to second, and a fastest turn may
-be a lucky one; the tables are therefore sorted by the median. The beam has {size} hypotheses and Wu's length penalty
-with alpha {alpha}, and ends with {size} finished hypotheses (`search.patience=1.0`).
+{python}.{commit} How the run with these weights was trained is not recorded.
+
+Each program is a process of its own, since torch and CTranslate2 slow each other down in one. They take turns, whose
+number is in the tables. No turn is left out as a warm-up, so a single turn includes what only the first one takes. The
+speed of a shared machine changes from second to second, and a fastest turn may be a lucky one; the tables are therefore
+sorted by the median. The beam has {size} hypotheses and Wu's length penalty with alpha {alpha}, and ends with {size}
+finished hypotheses (`search.patience=1.0`).
 
 - Ours and the plain loop use batches of {batch} sentences sorted by length, as in `translate.py`. A process for each
   thread is `num_processes={threads}`; the start of the processes is not counted. CTranslate2 forms its own batches of
@@ -44,8 +50,10 @@ with alpha {alpha}, and ends with {size} finished hypotheses (`search.patience=1
 {filled}
 ## Cost of a step
 
-{steps} sentences, greedy search, all forced to the same length; the time of the encoder is included. If every
-step read all tokens again, the time per step would grow in proportion to the length.
+{steps} sentences, greedy search, all forced to the same length, the fastest of {step_turns} turns. The time of the
+encoder is included, which weighs most on the shortest length. The last column is the time at the greatest length
+divided by the least one of the row. If every step read all tokens again, the time per step would grow in proportion to
+the length.
 
 ![Milliseconds a step against the length of the translations]({name}.png)
 
@@ -71,6 +79,8 @@ def draw(file: Path) -> Path:
             "filled": FILLED.format(model["filled"]) if model["filled"] else "",
             "step_table": step_table(steps),
             "steps": results["steps"],
+            "step_turns": min(STEP_TURNS, results["options"]["turns"]),
+            "commit": f" Commit {code(results['commit'][:8])}." if results.get("commit") else "",
             "name": file.stem,
             "arguments": arguments(results),
         }
@@ -89,33 +99,38 @@ def arguments(results: dict[str, Any]) -> str:
     """Return the arguments of the command that differ from the defaults."""
     filled, layers = results["model"]["filled"], results["model"]["layers"].split("+")[0]
     peers = [name for name in results["searches"]["greedy"] if name != "ours"]
-    return (f" --layers {layers}" if filled else "") + (f" --peers {' '.join(peers)}" if peers else "")
+    joeynmt = len(results["searches"]["greedy"].get("joeynmt", {"seconds": range(JOEYNMT_TURNS)})["seconds"])
+    return (
+        (f" --layers {layers}" if filled else "")
+        + (f" --peers {' '.join(peers)}" if peers else "")
+        + (f" --joeynmt-turns {joeynmt}" if joeynmt != JOEYNMT_TURNS else "")
+    )
 
 
 def table(title: str, ways: dict[str, Any], sentences: int) -> str:
     """Return the table of a search, the fastest median first, with ratios before figures."""
     lines = [
-        f"| {title} | seconds, ours = 1: median turn | fastest turn | sentences/s: median | fastest | same as ours | "
-        "BLEU |",
-        "|:--|--:|--:|--:|--:|--:|--:|",
+        f"| {title} | turns | seconds, ours = 1: median turn | fastest turn | sentences/s: median | fastest | "
+        "same as ours | BLEU |",
+        "|:--|--:|--:|--:|--:|--:|--:|--:|",
     ]
     ours = ways["ours"]["seconds"]
     for name, result in sorted(ways.items(), key=lambda item: median(item[1]["seconds"])):
         usual, best = median(result["seconds"]), min(result["seconds"])
         lines.append(
-            f"| {NAMES[name]} | {usual / median(ours):.2f} | {best / min(ours):.2f} | {sentences / usual:,.0f} | "
-            f"{sentences / best:,.0f} | {result['same']:.1%} | {result['bleu']:.2f} |"
+            f"| {NAMES[name]} | {len(result['seconds'])} | {usual / median(ours):.2f} | {best / min(ours):.2f} | "
+            f"{sentences / usual:,.0f} | {sentences / best:,.0f} | {result['same']:.1%} | {result['bleu']:.2f} |"
         )
     return "\n".join(lines)
 
 
 def step_table(steps: dict[str, dict[str, float]]) -> str:
-    """Return the table of milliseconds per step, with the ratio of the longest to the shortest."""
+    """Return the table of milliseconds per step, with the ratio of the greatest length to the least time."""
     lengths = list(next(iter(steps.values())))
-    lines = [f"| tokens | {' | '.join(lengths)} | last over first |", "|:--|" + "--:|" * (len(lengths) + 1)]
+    lines = [f"| tokens | {' | '.join(lengths)} | last over least |", "|:--|" + "--:|" * (len(lengths) + 1)]
     for name, seconds in steps.items():
         values = list(seconds.values())
-        cells = [*(f"{1e3 * value:.2f} ms" for value in values), f"{values[-1] / values[0]:.2f}"]
+        cells = [*(f"{1e3 * value:.2f} ms" for value in values), f"{values[-1] / min(values):.2f}"]
         lines.append(f"| {NAMES[name]} | {' | '.join(cells)} |")
     return "\n".join(lines)
 

@@ -34,7 +34,8 @@ torch {torch}, Python {python}.
   The turns, after at least {warm_up} updates: {turns}.
   With one thread a turn is measured in processor time, with two in wall-clock time.
 - Tokens/s are those of the median turn. The seconds are per token, as the median of the ratios to our turn of the same
-  round; within a round, ours and the plain loops read the same batches in the same order.
+  round, with the least and the greatest of these ratios in parentheses. Within a round, ours and the plain loops read
+  the same batches in the same order.
 - The time of the first update is counted from the command to the end of that update, with the vocabulary and the
   encoded corpus already present, and is that of the fastest start. Memory is the peak of the process.
 - Ours is `train.py` with its defaults, except that validation is off. The plain loop is
@@ -44,10 +45,13 @@ torch {torch}, Python {python}.
 {notes}
 ![Tokens per second by program]({name}.png)
 
-Made by {commands}; to draw it again from {name}.json: `python -m scripts.benchmarks.draw_training`.
+Made by {commands}{commit}; to draw it again:
+`python -m scripts.benchmarks.draw_training docs/benchmarks/{name}.json`.{folder}
 """
+FOLDER = "`FOLDER` contains the captions of Multi30k."
 NOTES = {
-    "joeynmt": "JoeyNMT cuts batches by number of tokens without sorting the sentences, so they contain more padding.",
+    "joeynmt": "JoeyNMT cuts batches by number of tokens without sorting the sentences, so {padding:.0%} of their "
+    "tokens are padding. It computes these, too, but they are not among the tokens by which its seconds are divided.",
     "hf": "HF Marian is the model of the library transformers in the plain loop, with our batches and "
     "`F.cross_entropy`; it is post-norm.",
     "opennmt": "OpenNMT-py reads sentences that are already cut into tokens and groups them by length.",
@@ -64,6 +68,8 @@ def draw(file: Path) -> Path:
         for size, by_threads in sizes.items()
     ]
     measured = {name for by_threads in sizes.values() for by_program in by_threads.values() for name in by_program}
+    every = [by_program for by_threads in sizes.values() for by_program in by_threads.values()]
+    joeynmt = next((padding(by_program["joeynmt"]) for by_program in every if "joeynmt" in by_program), 0.0)
     text = TEXT.format(
         **shown(results["options"] | results["machine"] | next(iter(settings.values())))
         | {
@@ -72,7 +78,9 @@ def draw(file: Path) -> Path:
             "tokens": results["options"]["tokens"],
             "turns": turns_of(sizes),
             "commands": ", then ".join(map(code, results["commands"])),
-            "notes": "".join(f"- {note}\n" for name, note in NOTES.items() if name in measured),
+            "commit": f" at commit {code(results['commit'][:8])}" if results.get("commit") else "",
+            "folder": f" {FOLDER}" if any("FOLDER" in command for command in results["commands"]) else "",
+            "notes": "".join(f"- {note.format(padding=joeynmt)}\n" for name, note in NOTES.items() if name in measured),
         }
     )
     page = file.with_suffix(".md")
@@ -97,7 +105,9 @@ def turns_of(sizes: dict[str, Any]) -> str:
 def table(title: str, by_threads: dict[str, Any]) -> str:
     """Return the table of a size, the fastest program first, with ratios before figures."""
     titles = {"1": "one thread"} | {n: f"{n} threads" for n in by_threads if n != "1"}
-    heads = [head for n in by_threads for head in (f"{titles[n]}: seconds, ours = 1", f"{titles[n]}: tokens/s")]
+    heads = [
+        head for n in by_threads for head in (f"{titles[n]}: seconds, ours = 1 (least–most)", f"{titles[n]}: tokens/s")
+    ]
     lines = [
         f"| {title} | {' | '.join(heads)} | peak memory, GB | padding | first update, s |",
         "|:--" + "|--:" * (len(heads) + 3) + "|",
@@ -107,7 +117,10 @@ def table(title: str, by_threads: dict[str, Any]) -> str:
         cells = [
             cell
             for n, by_program in by_threads.items()
-            for cell in (f"{ratio(by_program[name], by_program['ours'], n):.2f}", f"{speed(by_program[name], n):,.0f}")
+            for cell in (
+                compared(ratios(by_program[name], by_program["ours"], n)),
+                f"{speed(by_program[name], n):,.0f}",
+            )
         ]
         programs = [by_program[name] for by_program in by_threads.values()]
         memory = max(program["peak_memory_bytes"] for program in programs) / 1e9
@@ -126,10 +139,16 @@ def speed(program: dict[str, Any], threads: str) -> float:
     return 1 / median(seconds_per_token(turn, threads) for turn in program["turns"])
 
 
-def ratio(program: dict[str, Any], ours: dict[str, Any], threads: str) -> float:
-    """Return the median ratio of the seconds per token to ours; above 1 means slower."""
+def ratios(program: dict[str, Any], ours: dict[str, Any], threads: str) -> list[float]:
+    """Return the ratio of the seconds per token to ours in each round; above 1 means slower."""
     rounds = zip(program["turns"], ours["turns"], strict=True)
-    return median(seconds_per_token(turn, threads) / seconds_per_token(our, threads) for turn, our in rounds)
+    return [seconds_per_token(turn, threads) / seconds_per_token(our, threads) for turn, our in rounds]
+
+
+def compared(ratios: list[float]) -> str:
+    """Return the median, and the least and the greatest ratio if they differ from it."""
+    text = f"{median(ratios):.2f}"
+    return text if min(ratios) == max(ratios) else f"{text} ({min(ratios):.2f}–{max(ratios):.2f})"
 
 
 def padding(program: dict[str, Any]) -> float:

@@ -30,6 +30,7 @@ from scripts.benchmarks.training import ROOT
 from scripts.benchmarks.write_aligning_page import table
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.markdown import code
+from seq2seq_attn.training.provenance import commit
 
 OUTPUT = ROOT / "docs/benchmarks/gpu.json"
 WIDTH, HEADS = 512, 8
@@ -41,9 +42,9 @@ CASE = ("preset", "dtype", "length")
 PAGE = """\
 # On a GPU
 
-Measured on one {device}, torch {torch}, Python {python}.
+Measured on one {device}, torch {torch}, Python {python}.{commits}
 {sections}
-Made by these commands:
+Made by these commands (on another GPU or with another torch, give `--output FILE.json`):
 
 ```
 {commands}
@@ -119,7 +120,7 @@ def about(options: argparse.Namespace) -> dict[str, Any]:
 
 def measured(preset: str, dtype: str, length: int, options: argparse.Namespace) -> dict[str, Any]:
     """Return the times and the memory of a preset in turns with `multihead`, or why there are none."""
-    row: dict[str, Any] = dict(zip(CASE, (preset, dtype, length), strict=True))
+    row: dict[str, Any] = dict(zip(CASE, (preset, dtype, length), strict=True)) | {"commit": commit()}
     sizes = argparse.Namespace(width=WIDTH, heads=HEADS)
     torch.manual_seed(1)
     shape = (max(1, options.positions // length), length, WIDTH)
@@ -163,7 +164,9 @@ def page_text(figures: dict[str, Any], output: Path) -> str:
         )
         for dtype, rows in by_dtype(figures).items()
     )  # fmt: skip
-    return PAGE.format(**about, sections=sections, commands="\n".join(figures["commands"]))
+    commits = sorted({row["commit"] for row in figures["rows"] if row.get("commit")})
+    named = f" Commits: {', '.join(code(commit[:8] + commit[40:]) for commit in commits)}." if commits else ""
+    return PAGE.format(**about, commits=named, sections=sections, commands="\n".join(figures["commands"]))
 
 
 def plot(rows: Sequence[dict[str, Any]], file: Path) -> None:

@@ -35,6 +35,7 @@ from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.files import replacing
 from seq2seq_attn.metric.bleu import BLEU
 from seq2seq_attn.paths import conf_directory, quoted
+from seq2seq_attn.training.provenance import commit
 
 OURS = "ours"
 DIM = 256
@@ -50,16 +51,25 @@ class Peer(NamedTuple):
     Attributes:
         program: the name of its environment, and of the script that trains it.
         settings: those that differ from the benchmark of training.
+        batch_factor: how many times as many tokens, padding included, an update of it has; JoeyNMT does not sort
+            sentences by length, and half of its tokens are padding.
     """
 
     program: str
     settings: Settings
+    batch_factor: int = 1
 
 
 TRANSFORMER: Settings = {"model": "transformer", "layers": 3, "heads": 4, "ff_dim": 512, "dropout": 0.1}
 PEERS = {  # with schedules that their documentation has, and rates that were tried on the validation set
-    "joeynmt_rnn": Peer("joeynmt", {"model": "rnn", "dropout": 0.2, "lr": 0.003, "validation_updates": 200}),
-    "joeynmt_transformer": Peer("joeynmt", TRANSFORMER | {"lr": 0.5, "warmup_steps": 400, "validation_updates": 400}),
+    "joeynmt_rnn": Peer(
+        "joeynmt",
+        {"model": "rnn", "dropout": 0.2, "lr": 0.003, "embed_init_weight": 0.1, "validation_updates": 200},
+        batch_factor=2,
+    ),
+    "joeynmt_transformer": Peer(
+        "joeynmt", TRANSFORMER | {"lr": 0.5, "warmup_steps": 400, "validation_updates": 400}, batch_factor=2
+    ),
     "opennmt_rnn": Peer(
         "opennmt", {"model": "rnn", "dropout": 0.2, "lr": 0.003, "average_decay": 0.002, "validation_updates": 400}
     ),
@@ -77,12 +87,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     failed = []
     with alone(options.runs):
         results = read_results(options)
+        check_settings(results["programs"], options)
         for seed in options.seeds:
             for name in options.programs:
                 if str(seed) in results["programs"].get(name, {}):
                     continue
                 try:
-                    result = trained(name, seed, options) | {"machine": machine()}
+                    result = trained(name, seed, options) | {"machine": machine(), "commit": commit()}
                 except ProgramError as error:
                     print(error, file=sys.stderr)
                     failed.append(f"{name} with seed {seed}")
@@ -133,6 +144,26 @@ def read_results(options: argparse.Namespace) -> dict[str, Any]:
     return results
 
 
+def check_settings(programs: dict[str, Any], options: argparse.Namespace) -> None:
+    """Check that the runs of a program that gets further ones have its settings of today.
+
+    Raises:
+        UserError: if one has others, whose mean with new runs would be of two trainings.
+    """
+    for name in options.programs:
+        runs = programs.get(name, {})
+        if name == OURS or all(str(seed) in runs for seed in options.seeds):
+            continue
+        expected = PEERS[name].settings | changed(options.setting)
+        for key, value in expected.items():
+            others = [run["settings"].get(key) for run in runs.values() if run["settings"].get(key) != value]
+            if others:
+                was = "none" if others[0] is None else others[0]
+                raise UserError(
+                    f"{options.output} has runs of {name} with {key} {was}, not {value}; give another --output"
+                )
+
+
 def machine() -> dict[str, str]:
     return {"processor": processor(), "torch": torch.__version__}
 
@@ -175,7 +206,7 @@ def write_task(name: str, seed: int, folder: Path, options: argparse.Namespace) 
     if name != OURS:
         settings = COMMON | shared | {
             "dim": DIM,
-            "batch_tokens": config.batch_tokens,
+            "batch_tokens": config.batch_tokens * PEERS[name].batch_factor,
             "beam_size": composed([f"search={BEAM}"]).search.beam_size,
             **PEERS[name].settings,
             **changed(options.setting),

@@ -37,7 +37,7 @@ COMMANDS = """
 ## The command of each row
 
 Run them in the root of the repository. `data.path=FOLDER` is the folder of the captions, if they are not to be
-downloaded, and `hydra.run.dir=` that of the run. For all rows, {jobs} at a time, and this page:
+downloaded, and `hydra.run.dir=` that of the run. For these {rows} rows, {jobs} at a time, and this page:
 
 ```
 {whole}
@@ -167,7 +167,7 @@ def commands(options: argparse.Namespace) -> str:
     usual = {"--presets": presets(), "--seeds": [1], "--override": []}
     changed = [" ".join([name, *map(str, words)]) for name, words in given.items() if words != usual[name]]
     whole = " ".join(["python -m scripts.benchmarks.presets", f"--jobs {options.jobs}", *changed])
-    return COMMANDS.format(jobs=options.jobs, whole=whole, table=table)
+    return COMMANDS.format(rows=len(rows), jobs=options.jobs, whole=whole, table=table)
 
 
 def in_cell(words: Sequence[str]) -> str:

@@ -6,12 +6,15 @@ both test sets, and `variants` and `tatoeba` changes of recipes, scored on the v
 train.py on one thread. The queue may be killed at any time: the same command resumes it, and no finished run is
 repeated. rows.jsonl in the folder of the runs has a line for each finished run, and `page` writes the page of a plan;
 on another machine `restore` lets the rows of the committed pages count as finished, without the runs themselves.
+
+The page averages runs of one kind only: on the same device, with equally many updates an epoch.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -23,11 +26,12 @@ from typing import Any, NamedTuple
 import torch
 from torchmetrics.functional.regression import spearman_corrcoef
 
-from scripts.benchmarks.home_runs import ROOT, ROWS, SEEDS, devices, rows_of, short_commits
+from scripts.benchmarks.home_runs import CPU, ROOT, ROWS, SEEDS, devices, rows_of, short_commits
 from scripts.benchmarks.homes import add_run, alone, failures, restore, run_jobs, trained_row
 from scripts.benchmarks.pretraining import signed
 from scripts.benchmarks.write_aligning_page import table
 from scripts.benchmarks.write_homes_page import spread
+from seq2seq_attn.comparison.figures import listed
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.markdown import code
 from seq2seq_attn.paths import quoted
@@ -105,7 +109,7 @@ PLANS = {
         {"bleu": "BLEU"} | ROUGE | DISTINCT,
     ),
     "synthesizer": Plan(
-        "The Synthesizer's rows on Multi30k with three seeds",
+        "The Synthesizer's rows on Multi30k over seeds",
         "Table 2 of Tay et al. 2020, arXiv:2005.00743, on the captions of Multi30k, English to French "
         "([synthesizer.md](synthesizer.md)). The figures are those of test_2016_flickr, with greedy search.",
         ("experiment=synthesizer_table", "hydra.mode=RUN"),
@@ -204,11 +208,11 @@ PAGE = """\
 
 {table}
 
-{spread} The column *above {usual}* is the difference of the first figure, taken seed by seed. Minutes are those of a
-processor core, of the runs on a CPU that were not interrupted. A row of fewer than {seeds} seeds is neither better nor
-worse than another. {finished} of {all} runs have finished.
+{spread}{few} The column *above {usual}* is the difference of the first
+figure, taken seed by seed between runs on the same device. Minutes are those of a processor core, of the runs on a CPU
+that were not interrupted. {finished} of {all} runs have finished.{left_out}
 
-{ranks}- Commits of the runs: {commits}. Trained on {devices}.{signature}
+{ranks}- Commits of the runs: {commits}. Trained on {devices}, {updates} updates.{signature}
 
 ## Commands
 
@@ -226,9 +230,16 @@ All runs and this page{data}:
 
 The first command resumes after an interruption. The raw figures are in [{name}.json]({name}.json).
 """
+FEW = " † A row of fewer than {seeds} seeds is neither better nor worse than another."
+LEFT_OUT = """
+
+Runs of a row that were trained on different devices, or with different numbers of updates an epoch, are not averaged:
+the table has those of the kind with the most seeds. The .json alone has
+{runs}.
+"""
 RANKS = """\
-- Spearman's rank correlation of {first} with the paper's, {rows} rows, {test}: {means:.2f} for the means over seeds,
-  {spread} for single seeds.
+- Spearman's rank correlation of {first} with the paper's, {rows} rows, {test}: {means:.2f} for the means over seeds
+  {seeds}, {spread} for single seeds.
 """
 
 
@@ -392,22 +403,27 @@ def write_pages(options: argparse.Namespace) -> None:
 
 
 def page_text(name: str, rows: Sequence[dict[str, Any]], page: str) -> str:
-    plan = PLANS[name]
+    plan, finished = PLANS[name], len(rows)
+    rows, others = of_one_kind(plan, rows)
     signatures = sorted({row["bleu_signature"] for row in rows if "bleu_signature" in row})
-    example = command(Run(name, list(plan.rows)[-1], SEEDS[0]), None if plan.corpus is None else Path("CORPUS"))
+    trained = [row for row in plan.rows if any(run["row"] == row for run in rows)]
+    example = command(Run(name, trained[-1], SEEDS[0]), None if plan.corpus is None else Path("CORPUS"))
     data = "" if plan.corpus is None else " --data FOLDER"
+    scores = score_table(plan, rows)
     return PAGE.format(
         title=plan.title,
         about=plan.about,
-        table=score_table(plan, rows),
+        table=scores,
         spread="Means over seeds, ± the standard deviation." if len({row["seed"] for row in rows}) > 1 else "One seed.",
         usual=next(iter(plan.rows)),
-        finished=len(rows),
+        finished=finished,
         all=len(planned(name)),
+        left_out=LEFT_OUT.format(runs=described(others)).rstrip() if others else "",
         ranks="".join(rank_lines(plan, rows)),
         commits=short_commits(rows),
         devices=devices(rows),
-        seeds=len(SEEDS),
+        updates=span([row["updates"] for row in rows]),
+        few=FEW.format(seeds=len(SEEDS)) if "†" in scores else "",
         signature=f"\n- BLEU: {', '.join(map(code, signatures))}" if signatures else "",
         example=f"python train.py {' '.join(example)}",
         data="" if plan.corpus is None else f", where `FOLDER` has `{plan.corpus}`",
@@ -415,6 +431,60 @@ def page_text(name: str, rows: Sequence[dict[str, Any]], page: str) -> str:
         f"python -m scripts.benchmarks.seeds page --plan {name} --runs RUNS",
         name=page,
     )
+
+
+def of_one_kind(plan: Plan, rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """Return the runs that a page averages, of each row those of the kind with the most seeds, and the others."""
+    kinds = {name: kinds_of([row for row in rows if row["row"] == name]) for name in plan.rows}
+    usual = max(kinds[next(iter(plan.rows))], key=len, default=[])
+    device = device_of(usual[0]) if usual else None
+    largest = {
+        name: max(some, key=lambda runs: (len(runs), device_of(runs[0]) == device))
+        for name, some in kinds.items()
+        if some
+    }
+    chosen = [row for row in rows if any(row is run for run in largest[row["row"]])]
+    return chosen, [row for row in rows if not any(row is run for run in chosen)]
+
+
+def kinds_of(runs: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Divide the runs of a row into those that may be averaged: on one device, with equally many updates an epoch."""
+    kinds: list[list[dict[str, Any]]] = []
+    for run in runs:
+        kind = next((some for some in kinds if device_of(some[0]) == device_of(run) and same_epochs([*some, run])), [])
+        if not kind:
+            kinds.append(kind)
+        kind.append(run)
+    return kinds
+
+
+def device_of(run: dict[str, Any]) -> str:
+    return str(run.get("device", CPU))
+
+
+def same_epochs(runs: Sequence[dict[str, Any]]) -> bool:
+    """Return whether the updates of all runs are whole epochs of one size, of which early stopping may leave out some.
+
+    The number of an epoch's updates is not in a row. It divides those of all runs, and no run has more epochs than
+    planned: 4,520 and 4,407 updates of at most 40 epochs may be 40 and 39 epochs of 113; 1,210 and 1,155 of at most 5
+    have no such number.
+    """
+    updates = [run["updates"] for run in runs]
+    return math.gcd(*updates) * min(run["epochs"] for run in runs) >= max(updates)
+
+
+def described(runs: Sequence[dict[str, Any]]) -> str:
+    """Return the seeds and rows of runs, by device and updates."""
+    groups: dict[tuple[int, str], list[str]] = {}
+    for run in sorted(runs, key=lambda run: run["seed"]):
+        where = "on one thread of a CPU" if device_of(run) == CPU else f"on one {device_of(run)}"
+        groups.setdefault((run["seed"], f"{where}, {run['updates']:,} updates"), []).append(code(run["row"]))
+    return "; ".join(f"seed {seed} of {listed(names)} ({how})" for (seed, how), names in groups.items())
+
+
+def span(numbers: Sequence[int]) -> str:
+    least, most = min(numbers), max(numbers)
+    return f"{least:,}" if least == most else f"{least:,} to {most:,}"
 
 
 def scores_of(plan: Plan, rows: Sequence[dict[str, Any]], figure: str) -> dict[str, dict[int, float]]:
@@ -426,27 +496,36 @@ def scores_of(plan: Plan, rows: Sequence[dict[str, Any]], figure: str) -> dict[s
 
 
 def score_table(plan: Plan, rows: Sequence[dict[str, Any]]) -> str:
-    """Return the figures of each row that has a run, and the difference of the first from that of the usual row."""
+    """Return the figures of each row that has a run, and the difference of the first from that of the usual row.
+
+    Differences are taken between runs on the same device.
+    """
     figures = {figure: scores_of(plan, rows, figure) for figure in plan.figures}
     compared, usual = figures[next(iter(figures))], next(iter(plan.rows))
     lines = [["", "seeds", *plan.figures.values(), f"above {usual}", "parameters, M", "minutes"]]
     for name, seeds in compared.items():
         if seeds:
             cells = [spread(list(by_row[name].values()), 1, ".1f") for by_row in figures.values()]
-            above = [score - compared[usual][seed] for seed, score in seeds.items() if seed in compared[usual]]
             ours = [row for row in rows if row["row"] == name]
+            comparable = {row["seed"] for row in rows if row["row"] == usual and device_of(row) == device_of(ours[0])}
+            above = [score - compared[usual][seed] for seed, score in seeds.items() if seed in comparable]
             minutes = [row["processor_minutes"] for row in ours if row["processor_minutes"] is not None]
             size = f"{ours[0]['parameters'] / 1e6:.2f}"
             cells += ["" if name == usual else signed(above), size, spread(minutes, 1, ".0f")]
-            lines.append([code(name), str(len(seeds)), *cells])
+            lines.append([code(name), f"{len(seeds)}{' †' if len(seeds) < len(SEEDS) else ''}", *cells])
     return table(lines)
 
 
 def rank_lines(plan: Plan, rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return how far the order of the rows is that of the paper, over the means and with each complete seed."""
+    """Return how far the order of the rows is that of the paper, over the means and with each complete seed.
+
+    There is no order of runs on different devices.
+    """
     first = next(iter(plan.figures))
     scores = scores_of(plan, rows, first)
-    lines = []
+    lines: list[str] = []
+    if len({device_of(row) for row in rows if any(row["row"] in some for some in plan.published.values())}) > 1:
+        return lines
     for test, published in plan.published.items():
         seeds = [seed for seed in SEEDS if all(seed in scores[name] for name in published)]
         if seeds:
@@ -454,14 +533,14 @@ def rank_lines(plan: Plan, rows: Sequence[dict[str, Any]]) -> list[str]:
             single = [correlation([scores[name][seed] for name in published], published) for seed in seeds]
             lines.append(
                 RANKS.format(
-                    first=plan.figures[first], rows=len(published), test=test,
+                    first=plan.figures[first], rows=len(published), test=test, seeds=listed([*map(str, seeds)]),
                     means=correlation(means, published), spread=spread(single, 1, ".2f"),
                 )
             )  # fmt: skip
     return lines
 
 
-def correlation(scores: Sequence[float], published: dict[str, float]) -> float:
+def correlation(scores: Sequence[float], published: Mapping[str, float]) -> float:
     ours, theirs = (torch.tensor(list(values), dtype=torch.float64) for values in (scores, published.values()))
     return float(spearman_corrcoef(ours, theirs))
 

@@ -16,6 +16,7 @@ from scripts.benchmarks.pace_training import Pace, paced_by_optimizer
 from seq2seq_attn.errors import reports_user_errors
 
 SPECIALS = [1, 0, 2, 3]  # JoeyNMT's order is unk, pad, begin, end; ours is pad, unk, begin, end
+EMBED_INIT_WEIGHT = 0.1  # of its recurrent example
 
 
 @reports_user_errors
@@ -108,6 +109,8 @@ def recurrent(settings: dict[str, Any]) -> dict[str, Any]:
     embeddings = {"embedding_dim": settings["dim"], "scale": False, "dropout": settings["dropout"]}
     common = {"rnn_type": "gru", "num_layers": 1, "embeddings": embeddings, "dropout": settings["dropout"]}
     return {
+        "embed_initializer": "normal",  # as in its configs/rnn_small.yaml; its default is xavier_uniform
+        "embed_init_weight": settings.get("embed_init_weight", EMBED_INIT_WEIGHT),
         "encoder": common | {"type": "recurrent", "hidden_size": settings["dim"] // 2, "bidirectional": True},
         "decoder": common
         | {

@@ -27,8 +27,9 @@ from scripts.benchmarks.pace_training import Program
 from scripts.benchmarks.peer_data import write_data
 from scripts.benchmarks.peer_environment import REQUIREMENTS, made_environment
 from scripts.benchmarks.processor import processor
-from seq2seq_attn.errors import reports_user_errors
+from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.paths import conf_directory, quoted
+from seq2seq_attn.training.provenance import commit
 
 ROOT = Path(__file__).parents[2]
 CACHE = Path("~/.cache/seq2seq_attn")
@@ -44,13 +45,30 @@ REST = 0.5  # seconds between turns, for the threads of the last one to become i
 @reports_user_errors
 def main(arguments: list[str] | None = None) -> None:
     options = parse(arguments)
+    file = options.output / f"{options.name}.json"
+    if options.keep and file.exists():
+        check_machine(json.loads(file.read_text(encoding="utf-8")), file)
     results = measured(options)
     options.output.mkdir(parents=True, exist_ok=True)
-    file = options.output / f"{options.name}.json"
     if options.keep and file.exists():
         results = merge(json.loads(file.read_text(encoding="utf-8")), results)
     file.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     print(f"wrote {draw(file)}")
+
+
+def check_machine(old: dict[str, Any], file: Path) -> None:
+    """Check that figures which are kept are of this machine, since a page names one.
+
+    Raises:
+        UserError: if they are not.
+    """
+    if old["machine"] != machine():
+        was = ", ".join(f"{name} {value}" for name, value in old["machine"].items())
+        raise UserError(f"{file} has figures of {was}; give another --name, or leave out --keep")
+
+
+def machine() -> dict[str, str]:
+    return {"processor": processor(), "python": platform.python_version(), "torch": torch.__version__}
 
 
 def merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
@@ -96,12 +114,18 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
                 str(threads): in_turns(commands, size, threads, options, Path(folder)) for threads in options.threads
             }
     return {
-        "commands": [f"python -m scripts.benchmarks.training {' '.join(sys.argv[1:])}"],
+        "commands": [f"python -m scripts.benchmarks.training {typed(options)}"],
+        "commit": commit(),
         "sizes": results,
         "settings": {size: SIZES[size] | COMMON for size in options.sizes},
         "options": {name: getattr(options, name) for name in ("batch_tokens", "tokens", "turns", "updates", "warm_up")},
-        "machine": {"processor": processor(), "python": platform.python_version(), "torch": torch.__version__},
+        "machine": machine(),
     }
+
+
+def typed(options: argparse.Namespace) -> str:
+    """Return the arguments of the command, without the folder of this machine."""
+    return " ".join("FOLDER" if word == str(options.data) else word for word in sys.argv[1:])
 
 
 def overrides(size: dict[str, Any], options: argparse.Namespace) -> list[str]:

@@ -56,7 +56,7 @@ All implementations of a case took turns in one process, and the fastest turn of
 above 1 is faster. Memory is the peak allocation beyond the inputs, in units of the query tensor (q). What is *required*
 or *desired* are goals that we set before the work.
 
-Arguments for the core: {arguments}{note}
+Arguments for the core: {arguments}{note}{machine}
 """
 LINES: dict[str, dict[str, Any]] = {
     "full": {"color": "black", "linestyle": "-", "marker": "o"},
@@ -102,7 +102,10 @@ def main() -> None:
     runs = [Run(*row) for row in rows]
     dense = {run.case: run.seconds for run in runs if run.way == "full"}
     runs = [run._replace(ratio=dense.get(run.case, math.nan) / run.seconds) for run in runs]
-    text = TEXT.format(**shown({"note": "."} | about) | {"arguments": code(about["arguments"])})
+    known = [f"processor {literal(about['processor'])}"] if about.get("processor") else []
+    known += [f"commit {code(about['commit'][:8] + about['commit'][40:])}"] if about.get("commit") else []
+    machine = f" Measured with {', '.join(known)}." if known else ""
+    text = TEXT.format(**shown({"note": "."} | about) | {"arguments": code(about["arguments"]), "machine": machine})
     lines = [text, *glance(runs), *growth(runs), *memory(runs)]
     layers = options.folder / "attention_layers.json"
     if layers.exists():

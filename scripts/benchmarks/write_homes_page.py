@@ -39,7 +39,7 @@ COLUMNS = (  # the key of a row or measurement, its title, unit and format
 PAGE = """\
 # Attentions in their homes
 
-A home is a place of a model that takes an attention. Each table compares all attentions in one home. Its models have
+A home is a place of a model that takes an attention. Each table compares attentions in one home. Its models have
 one size and are trained on the first {captions:,} captions of Multi30k, English to French, for {epochs} epochs of one
 schedule whose learning rate falls to zero; the corpus is this small so that the curves flatten. Scores are those of
 test_2016_flickr with greedy search and the weights that were best in validation. So far {runs} runs have finished.
@@ -146,7 +146,7 @@ def text_of(
         name=name,
         first_seed=SEEDS[0],
         sections="\n".join(section(table, finished, measures, maps.get(table.name, "")) for table in tables),
-        processors=", ".join(sorted({row["processor"] for row in measures if "processor" in row})) or "none yet",
+        processors="; ".join(sorted({row["processor"] for row in measures if "processor" in row})) or "none yet",
     )
 
 

@@ -186,11 +186,12 @@ def cost(preset: str) -> str:
     if len(rows) == 1:
         if option_reads_history(preset):
             return "It needs the weights of the steps before, so a whole sequence at once was not measured."
-        return f"It has not been measured; `python -m scripts.benchmarks.cost_curves --presets {preset}` does."
+        measuring = f"python -m scripts.benchmarks.cost_curves --presets {preset} --output FILE.json"
+        return f"It has not been measured; `{measuring}` does."
     return (
         f"A step of self-attention, forward and backward, on one thread ({about['processor']}, width {about['width']}, "
         f"{about['heads']} heads). ×: the time of `multihead` divided by this one; above 1 is faster.\n\n"
-        f"{markdown(rows, '--:')}\n\n[The cost of every attention](benchmarks/cost_curves.md) has all lengths."
+        f"{markdown(rows, '--:')}\n\n[The cost of attentions](benchmarks/cost_curves.md) has all lengths."
     )
 
 

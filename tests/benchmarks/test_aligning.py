@@ -359,7 +359,7 @@ def test_the_table_of_attentions_has_the_guided_head_and_the_best_one_without_gu
     page = ["page", "--bitext", str(bitext), "--runs", str(runs), "--output", str(tmp_path / "docs")]
     script.main([*page, "--plan", "attentions"])
     text = (tmp_path / "docs" / "aligning_attentions.md").read_text(encoding="utf-8")
-    assert f" 2 of {len(script.attention_runs()) - 1} runs have finished." in " ".join(text.split())
+    assert f" 2 of {len(script.attention_runs()) - 1} runs have finished;" in " ".join(text.split())
     (line,) = (line for line in text.splitlines() if line.startswith("| multihead"))
     figures = [measured["multihead"][name] for name in ("error_rate", "precision", "recall")]
     figures.append(measured["multihead_plain"]["error_rate"])

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
+from configs import ROOT
 from small_transformer import collated, decoded, search_of, sentences, small_transformer
 from tiny import SENTENCES, write_checkpoint
 
@@ -122,8 +124,9 @@ def test_the_page_says_ratios_of_median_and_fastest_turns(tmp_path: Path) -> Non
         "ctranslate2": {"seconds": [1.0, 3.0], "bleu": 31.5, "same": 0.5},
     }
     results = {
+        "commit": "abcdef0123456789",
         "searches": {"greedy": ways, "beam": {"ours": ways["ours"]}},
-        "seconds_per_step": {"ours": {"25": 0.004, "400": 0.006}, "plain": {"25": 0.005, "400": 0.01}},
+        "seconds_per_step": {"ours": {"25": 0.004, "400": 0.006}, "plain": {"25": 0.005, "50": 0.004, "400": 0.01}},
         "model": {"layers": "4+4", "filled": 1, "dim": 128, "ff_dim": 256, "heads": 2, "tokens": 8000},
         "beam": {"size": 5, "alpha": 0.6},
         "steps": 64,
@@ -134,11 +137,23 @@ def test_the_page_says_ratios_of_median_and_fastest_turns(tmp_path: Path) -> Non
     page = drawing.draw(tmp_path / "decoding.json").read_text(encoding="utf-8")
     rows = [line for line in page.splitlines() if line.startswith("| ")]
     assert rows[1:4] == [
-        "| CTranslate2, float32 | 0.50 | 0.50 | 500 | 1,000 | 50.0% | 31.50 |",
-        "| ours | 1.00 | 1.00 | 250 | 500 | 100.0% | 31.00 |",
-        "| plain cached loop | 1.25 | 1.50 | 200 | 333 | 98.5% | 30.00 |",
+        "| CTranslate2, float32 | 2 | 0.50 | 0.50 | 500 | 1,000 | 50.0% | 31.50 |",
+        "| ours | 3 | 1.00 | 1.00 | 250 | 500 | 100.0% | 31.00 |",
+        "| plain cached loop | 3 | 1.25 | 1.50 | 200 | 333 | 98.5% | 30.00 |",
     ]
     assert "| ours | 4.00 ms | 6.00 ms | 1.50 |" in rows
+    assert "| plain cached loop | 5.00 ms | 4.00 ms | 10.00 ms | 2.50 |" in rows  # over the least, not the first
+    assert "the fastest of 2 turns" in page
+    assert "Commit `abcdef01`." in page
     assert "for their cost: 1 on each side" in page
     assert "](decoding.png)" in page
     assert (tmp_path / "decoding.png").stat().st_size > 1000
+
+
+def test_the_committed_page_is_that_of_its_figures(tmp_path: Path) -> None:
+    page = ROOT / "docs/benchmarks/decoding_cpu.md"
+    shutil.copy(page.with_suffix(".json"), tmp_path)
+    drawn = drawing.draw(tmp_path / "decoding_cpu.json").read_text(encoding="utf-8")
+    assert drawn == page.read_text(encoding="utf-8")
+    assert "| JoeyNMT 2.3 | 1 |" in drawn
+    assert "--joeynmt-turns 1`" in drawn

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from scripts.benchmarks import minutes as script
-from scripts.benchmarks.draw_minutes import draw
+from scripts.benchmarks.draw_minutes import draw, figures
 from scripts.benchmarks.peer_data import lines_of
 from seq2seq_attn.errors import UserError
 
@@ -29,7 +29,7 @@ SIZES = {
     "parameters": 2_500_000, "updates": 40, "tokens": 800, "settings": ["experiment=tatoeba_best"],
     "sentences": {"train": 3861, "val": 50, "test": 51},
 }  # fmt: skip
-SETTINGS = {"model": "rnn", "lr": 0.003, "batch_tokens": 4096, "seed": 1}
+SETTINGS = script.PEERS["joeynmt_rnn"].settings | {"batch_tokens": 8192, "seed": 1}
 
 
 def typed_in(folder: Path, *others: str) -> list[str]:
@@ -95,8 +95,10 @@ def test_a_run_is_kept_when_it_ends_and_none_is_repeated(tmp_path: Path, monkeyp
     text = output.with_suffix(".md").read_text(encoding="utf-8")
     assert "| ours, recurrent | 2 | 41.5 ± 0.7 | 12.0 ± 0.0 | 11.0 ± 0.0 | 21.0 ± 0.0 | 40 ± 0 | 2.50 |" in text
     assert "| JoeyNMT 2.3, recurrent | 2 | 31.5 ± 0.7 |" in text
-    assert "- JoeyNMT 2.3, recurrent: `lr 0.003, batch_tokens 4096`." in text
-    assert "Made by `python -m scripts.benchmarks.minutes --data fra.txt`" in text
+    assert "- JoeyNMT 2.3, recurrent: `dropout 0.2, lr 0.003, embed_init_weight 0.1, batch_tokens 8192`." in text
+    assert "--data fra.txt --output docs/benchmarks/minutes.json`, which trains" in text
+    assert "an update of\n  JoeyNMT" in text or "an update of JoeyNMT" in text
+    assert "Its batches are therefore twice as large here" in text.replace("\n  ", " ")
     assert output.with_suffix(".png").stat().st_size > 5000
 
 
@@ -116,7 +118,7 @@ def test_figures_of_other_minutes_or_settings_are_not_mixed(
     ]
     script.main([*typed, "--minutes", "0.5", "--setting", "lr=0.001"])
     page = (tmp_path / "minutes.md").read_text(encoding="utf-8")
-    assert "--data fra.txt --minutes 0.5 --setting lr=0.001`" in page
+    assert "--data fra.txt --minutes 0.5 --setting lr=0.001 --output docs/benchmarks/minutes.json`" in page
     for others, sentence in (
         (["--minutes", "1", "--setting", "lr=0.001"], "has runs of minutes 0.5, not 1.0; give another --output"),
         (["--minutes", "0.5"], "has runs of setting ['lr=0.001'], not []; give another --output"),
@@ -128,6 +130,31 @@ def test_figures_of_other_minutes_or_settings_are_not_mixed(
         with pytest.raises(SystemExit, match=r"^2$"):
             script.main([*typed, *others])
         assert sentence in capsys.readouterr().err
+
+
+def test_runs_of_a_program_with_other_settings_are_not_mixed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = {key: value for key, value in SETTINGS.items() if key != "embed_init_weight"}
+    monkeypatch.setattr(script, "trained", lambda *_: {**ended(30.0), "settings": old})
+    typed = typed_in(tmp_path, "--programs", "joeynmt_rnn")
+    script.main([*typed, "--seeds", "1"])
+    page = (tmp_path / "minutes.md").read_text(encoding="utf-8").replace("\n  ", " ")
+    assert "They are no equal comparison" in page
+    with pytest.raises(SystemExit, match=r"^2$"):
+        script.main([*typed, "--seeds", "1", "2"])
+    assert "has runs of joeynmt_rnn with embed_init_weight none, not 0.1; give another" in capsys.readouterr().err
+    script.main([*typed, "--seeds", "1"])
+
+
+def test_the_early_figure_is_at_a_time_that_all_reach() -> None:
+    short = ended(40.0) | {"curve": [{"minutes": 11.8, "updates": 9, "bleu": 7.0}]}
+    long = ended(41.0) | {"curve": [
+        {"minutes": minutes, "updates": 9, "bleu": bleu} for minutes, bleu in ((10.0, 8.0), (13.0, 9.0), (30.0, 9.5))
+    ]}  # fmt: skip
+    text = figures({"ours": {"1": short}, "opennmt_rnn": {"1": long}})
+    assert "best validation BLEU within 12 minutes" in text
+    assert "| OpenNMT-py 3.5.1, recurrent | 1 | 41.0 | 9.5 | 8.0 | 30.0 |" in text
 
 
 def test_our_model_is_that_of_the_experiment() -> None:
@@ -242,18 +269,19 @@ def test_the_others_get_our_sizes_their_settings_and_a_seed(
     given = json.loads((tmp_path / "data" / "settings.json").read_text())
     assert given == task["settings"]
     assert (given["seed"], given["dropout"], given["dim"], given["tokens"]) == (7, 0.25, 256, 800)
-    assert given["batch_tokens"] == 4096
+    assert given["batch_tokens"] == (8192 if name.startswith("joeynmt") else 4096)
     own = {key: value for key, value in script.PEERS[name].settings.items() if key != "dropout"}
     assert own.items() <= given.items()
     assert name == f"{script.PEERS[name].program}_{given['model']}"
     assert task["sizes"] == {"tokens": 800, "sentences": {"train": 1, "val": 1, "test": 1}}
 
 
-def test_the_committed_page_is_that_of_its_figures(tmp_path: Path) -> None:
-    for suffix in (".json", ".md"):
-        shutil.copy(script.OUTPUT.with_suffix(suffix), tmp_path)
-    committed = (tmp_path / script.OUTPUT.with_suffix(".md").name).read_text(encoding="utf-8")
-    assert draw(tmp_path / script.OUTPUT.name).read_text(encoding="utf-8") == committed
+@pytest.mark.parametrize("name", ["tatoeba_minutes", "tatoeba_minutes_bahdanau", "tatoeba_minutes_zen5"])
+def test_the_committed_page_is_that_of_its_figures(name: str, tmp_path: Path) -> None:
+    page = script.OUTPUT.with_name(f"{name}.md")
+    shutil.copy(page.with_suffix(".json"), tmp_path)
+    drawn = draw(tmp_path / f"{name}.json").read_text(encoding="utf-8")
+    assert drawn == page.read_text(encoding="utf-8")
 
 
 def test_figures_of_an_older_form_are_refused(tmp_path: Path) -> None:

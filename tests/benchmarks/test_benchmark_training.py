@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -233,14 +234,30 @@ def test_the_page_says_the_median_ratio_of_a_round(tmp_path: Path) -> None:
     assert rows[0].startswith("| Transformer of 4+4 layers, 128 wide, 256 between, 4 heads | one thread: seconds")
     assert rows[1:] == [
         "| ours | 1.00 | 50 | 1.00 | 100 | 1.50 | 20% | 3.2 |",
-        "| plain loop, our loss | 0.75 | 50 | 0.75 | 100 | 1.50 | 20% | 3.2 |",
-        "| HF Marian, plain loop | 8.00 | 6 | 8.00 | 12 | 1.50 | 60% | 3.2 |",
+        "| plain loop, our loss | 0.75 (0.50–2.00) | 50 | 0.75 (0.50–2.00) | 100 | 1.50 | 20% | 3.2 |",
+        "| HF Marian, plain loop | 8.00 (4.00–8.00) | 6 | 8.00 (4.00–8.00) | 12 | 1.50 | 60% | 3.2 |",
     ]
     assert "it is post-norm" in page
     assert "JoeyNMT cuts" not in page
     assert "](training.png)" in page
     assert "Made by `python one`, then `python two --keep`; " in page
     assert (tmp_path / "training.png").stat().st_size > 1000
+
+
+def test_the_committed_page_is_that_of_its_figures(tmp_path: Path) -> None:
+    page = ROOT / "docs/benchmarks/training_cpu.md"
+    shutil.copy(page.with_suffix(".json"), tmp_path)
+    drawn = drawing.draw(tmp_path / "training_cpu.json").read_text(encoding="utf-8")
+    assert drawn == page.read_text(encoding="utf-8")
+    assert "so 49% of their tokens are padding" in drawn
+
+
+def test_figures_of_another_machine_are_not_kept(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    old = {"machine": benchmark.machine() | {"processor": "AMD EPYC"}, "sizes": {}}
+    (tmp_path / "training_cpu.json").write_text(json.dumps(old))
+    with pytest.raises(SystemExit, match=r"^2$"):
+        benchmark.main(["--keep", "--output", str(tmp_path)])
+    assert "has figures of processor AMD EPYC, python" in capsys.readouterr().err
 
 
 def test_what_a_page_has_of_other_sizes_and_threads_can_stay() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,7 @@ def processes(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
     monkeypatch.setattr(script, "limit_memory", lambda gib: None)
     monkeypatch.setattr(script, "keep_freed_memory", lambda: True)
+    monkeypatch.setattr(script, "commit", lambda: "0123456789")
     monkeypatch.setattr(script.subprocess, "run", run)
     return commands
 
@@ -86,6 +88,9 @@ def test_rows_are_written_and_drawn_and_measured_once(processes: list[list[str]]
     }
     assert all(row.seconds > 0 and row.memory > 16 * 16 * 4 for row in rows if not row.outcome)
     page = output.with_suffix(".md").read_text(encoding="utf-8")
+    assert json.loads(output.read_bytes())["commits"] == ["0123456789"]
+    assert ", commit 01234567." in page
+    assert "The tables have 2 of the " in page
     assert page.count("| scores | `none` |") == 2
     assert page.count("out of memory | out of memory |") == 2
     assert "![Time and memory by length, Both sides, threads: 1](costs_both_sides_1.png)" in page
@@ -101,7 +106,7 @@ def test_a_page_drawn_again_names_the_commands_that_measured(processes: list[lis
     made = "python -m scripts.benchmarks.cost_curves --presets multihead --lengths {} --width 16 --repeats 1 --least 1"
     commands = [f"`{made.format(lengths)} --output costs.json`" for lengths in ("16 24", "32")]
     assert "positions of width 16" in page
-    assert page.endswith(f"\nMade by {' and '.join(commands)}.\n")
+    assert f"\nMade by {' and '.join(commands)}" in page
     output.with_suffix(".md").unlink()
     script.main(["--draw", "--output", str(output)])
     assert output.with_suffix(".md").read_text(encoding="utf-8") == page
@@ -131,3 +136,29 @@ def test_a_page_names_the_command_that_measured_it(monkeypatch: pytest.MonkeyPat
     assert command == f"{usual} --families 'feature maps' patterns --threads 1 2 --output long.json"
     for file, shown in ((script.ROOT / "docs/long.json", "docs/long.json"), (tmp_path / "long.json", "long.json")):
         assert script.command(script.parse(["--output", str(file)])) == f"{usual} --output {shown}"
+
+
+def rows_of(*figures: tuple[str, int, float]) -> list[script.Row]:
+    return [script.Row(preset, False, 1, length, "", seconds, 1.0, 8) for preset, length, seconds in figures]
+
+
+def test_a_time_that_grows_like_no_algorithm_is_marked() -> None:
+    rows = rows_of(("local", 16, 1.0), ("local", 32, 4.0), ("local", 64, 4.1), ("local", 256, 250.0))
+    assert script.irregular(rows) == {("local", 64), ("local", 256)}
+    assert script.irregular(rows[:2]) == set()
+    assert script.times(rows[2], {("local", 64)}) == "4,100 (0.24 ×) †"
+    assert script.times(rows[1], {("local", 64)}) == "4,000 (0.25 ×)"
+
+
+def test_presets_with_fewer_weights_than_the_reference_are_named() -> None:
+    note = script.weights_note(["none", "local_m", "local", "synthesizer_random"], {"width": 512, "heads": 8})
+    assert "`multihead` has 1,048,576 weights" in note
+    assert note.endswith("that have fewer: 0 in `none`; 262,144 in `local_m`.")
+
+
+@pytest.mark.parametrize("name", ["cost_curves_long", pytest.param("cost_curves", marks=pytest.mark.slow)])
+def test_the_committed_page_is_that_of_its_figures(name: str, tmp_path: Path) -> None:
+    page = script.ROOT / f"docs/benchmarks/{name}.md"
+    shutil.copy(page.with_suffix(".json"), tmp_path)
+    script.main(["--draw", "--output", str(tmp_path / f"{name}.json")])
+    assert (tmp_path / f"{name}.md").read_text(encoding="utf-8") == page.read_text(encoding="utf-8")

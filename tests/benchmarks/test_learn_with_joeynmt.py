@@ -88,6 +88,7 @@ def test_what_it_reads_are_the_settings(joeynmt: dict[str, ModuleType], folder: 
     assert config["testing"]["beam_size"] == 4
     assert (config["data"]["test"], config["data"]["dev"]) == (str(folder / "test"), str(folder / "val"))
     assert config["model"]["decoder"]["attention"] == "bahdanau"
+    assert (config["model"]["embed_initializer"], config["model"]["embed_init_weight"]) == ("normal", 0.1)
     tokens = (folder / "joeynmt.vocabulary").read_text().split()
     assert tokens == ["<unk>", "<pad>", "<s>", "</s>", "a", "b"]
 

@@ -11,6 +11,7 @@ from functools import reduce
 from pathlib import Path
 from statistics import fmean
 from subprocess import CalledProcessError
+from typing import Any
 
 import pytest
 from comparison.made_runs import spoilt, write_run
@@ -86,7 +87,7 @@ def test_no_run_is_repeated_and_the_page_has_differences_by_seed_and_ranks(
     script.main(typed("page", tmp_path, "synthesizer"))
     page = tmp_path / "docs" / "seeds_synthesizer.md"
     lines = {line.split(" | ")[0]: line.split(" | ") for line in page.read_text(encoding="utf-8").splitlines()}
-    assert lines["| `multihead`"][1] == "2"
+    assert lines["| `multihead`"][1] == "2 †"
     assert lines["| `synthesizer_random`"][1] == "3"
 
     script.main(run)
@@ -103,7 +104,7 @@ def test_no_run_is_repeated_and_the_page_has_differences_by_seed_and_ranks(
     assert lines["| `multihead`"][5] == ""
     assert lines["| `multihead`"][7] == "2 ± 0 |"  # 1.5 minutes each
     # multihead and dense are equal here: ranks 1.5, 3, 1.5 against 2, 3, 1, so rho is 1.5 / sqrt(1.5 · 2)
-    assert "3 rows, English–French: 0.87 for the means over seeds,\n  0.87 ± 0.00 for single seeds" in text
+    assert "3 rows, English–French: 0.87 for the means over seeds\n  1, 2 and 3, 0.87 ± 0.00 for single seeds" in text
     assert "9 of 9 runs have finished" in text
     assert str(tmp_path) not in text
 
@@ -114,6 +115,61 @@ def test_no_run_is_repeated_and_the_page_has_differences_by_seed_and_ranks(
     started.clear()
     script.main(run)
     assert not started
+
+
+def runs_of(row: str, seeds: Sequence[int], device: str, updates: int, bleu: float, epochs: int = 5) -> list[Any]:
+    figures = dict.fromkeys(("chrf", "ppl"), 1.0) | {"parameters": 1_000_000, "processor_minutes": None}
+    return [
+        {"row": row, "seed": seed, "device": device, "updates": updates, "epochs": epochs, "bleu": bleu + seed,
+         "commit": 40 * "a", **figures}
+        for seed in seeds
+    ]  # fmt: skip
+
+
+def test_only_runs_of_one_kind_are_averaged() -> None:
+    rows = [
+        *runs_of("multihead", (1, 2, 3), "H100", 1155, 40.0),
+        *runs_of("synthesizer_random", (1, 2), "H100", 1155, 41.0),
+        *runs_of("synthesizer_random", (3,), "cpu", 1210, 90.0),
+        *runs_of("synthesizer_dense", (1,), "H100", 1155, 42.0),
+        *runs_of("synthesizer_dense", (2, 3), "cpu", 1210, 80.0),
+    ]
+    text = script.page_text("synthesizer", rows, "seeds_synthesizer")
+    cells = {line.split(" | ")[0]: line.split(" | ") for line in text.splitlines()}
+    assert cells["| `multihead`"][1:3] == ["3", "42.0 ± 1.0"]
+    assert cells["| `synthesizer_random`"][1:3] == ["2 †", "42.5 ± 0.7"]
+    assert cells["| `synthesizer_random`"][5] == "+1.0 ± 0.0"
+    assert cells["| `synthesizer_dense`"][1:3] == ["2 †", "82.5 ± 0.7"]
+    assert cells["| `synthesizer_dense`"][5] == "–"  # no run of multihead on a CPU
+    assert "† A row of fewer than 3 seeds is neither better nor worse than another." in text
+    assert "The .json alone has\nseed 1 of `synthesizer_dense` (on one H100, 1,155 updates); " in text
+    assert "seed 3 of `synthesizer_random` (on one thread of a CPU, 1,210 updates)." in text
+    assert "one H100 (5 runs), one thread of a CPU (2 runs), 1,155 to 1,210 updates." in text
+    assert "9 of 27 runs have finished." in text
+
+
+def test_what_early_stopping_ended_is_averaged_and_another_size_of_epochs_is_not() -> None:
+    whole, stopped = runs_of("a", (1, 3), "cpu", 4520, 60.0, 40), runs_of("a", (2,), "cpu", 4407, 60.0, 40)
+    assert script.kinds_of([*whole, *stopped]) == [[*whole, *stopped]]
+    assert script.kinds_of(runs_of("a", (1,), "cpu", 1155, 0.0) + runs_of("a", (2,), "cpu", 1210, 0.0)) == [
+        runs_of("a", (1,), "cpu", 1155, 0.0),
+        runs_of("a", (2,), "cpu", 1210, 0.0),
+    ]
+
+
+def test_ranks_are_of_runs_on_one_device() -> None:
+    plan = PLANS["synthesizer"]
+    names = list(plan.published["English–French"])
+    rows = [run for n, name in enumerate(names) for run in runs_of(name, (1, 2), "H100", 1155, float(n))]
+    small = plan._replace(published={"English–French": plan.published["English–French"]})
+    (line,) = script.rank_lines(small, rows)
+    assert "for the means over seeds\n  1 and 2," in line
+    assert not script.rank_lines(small, [*rows[:-2], *runs_of(names[-1], (1, 2), "cpu", 1210, 9.0)])
+
+
+def test_the_example_is_a_run_that_has_finished() -> None:
+    text = script.page_text("synthesizer", runs_of("multihead", (1,), "cpu", 1210, 40.0), "seeds_synthesizer")
+    assert "attention=multihead num_threads=1" in text
 
 
 def test_a_second_test_set_of_the_same_run_has_a_column(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
