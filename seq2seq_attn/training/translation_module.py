@@ -11,7 +11,6 @@ from typing import Any, final
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.plugins.precision import MixedPrecision, Precision
-from pytorch_lightning.strategies import FSDPStrategy
 from pytorch_lightning.utilities import GradClipAlgorithmType
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
@@ -283,16 +282,7 @@ class TranslationModule(pl.LightningModule):
         assert self.optimizer is not None
         assert self.scheduler is not None
         groups = self.parameter_groups()
-        if self.config.get("parameter_groups") and isinstance(self.trainer.strategy, FSDPStrategy):
-            raise UserError(
-                "parameter_groups needs whole parameters, and with FSDP a device has parts of them; use trainer=ddp"
-            )
         if "hidden_matrices" in named_arguments(self.optimizer):
-            if isinstance(self.trainer.strategy, FSDPStrategy):
-                raise UserError(
-                    "optimizer=muon reads whole matrices, and with FSDP a device has parts of them; use trainer=ddp, "
-                    "or optimizer=adamw"
-                )
             matrices = [matrix for matrix in hidden_matrices(self.model) if matrix.requires_grad]
             if not matrices:
                 raise UserError(
