@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from configs import CONF, ROOT
 from distributed.ranks import on_ranks
 from lightning_fabric.plugins.environments import TorchElasticEnvironment
 
+from seq2seq_attn.distributed import run_folder
 from seq2seq_attn.distributed.run_folder import VARIABLE, announce, connect, first_run_dir, launcher, shared_run_dir
 from seq2seq_attn.distributed.sweep_job import job_arguments
 from seq2seq_attn.errors import UserError
@@ -53,6 +55,25 @@ def test_processes_wait_for_a_preparation_of_hours(monkeypatch: pytest.MonkeyPat
     for name, value in alone.items():
         monkeypatch.setenv(name, value)
     assert connect(TorchElasticEnvironment()).timeout == timedelta(days=1)
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_processes_that_never_come_are_announced_and_named(
+    rank: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    alone = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": rank, "WORLD_SIZE": "2"}
+    for name, value in (alone | {"LOCAL_RANK": rank, "TORCHELASTIC_RUN_ID": "none"}).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(run_folder, "LONGEST_WAIT", timedelta(seconds=1))
+    sentence = rf"^process {rank} of 2 has waited in vain for the others \(.+\); start all of them again, on "
+    waiting = shared_run_dir("/runs/mine")
+    with caplog.at_level("INFO"), pytest.raises(UserError, match=sentence), waiting as run_dir:
+        announce(run_dir)
+    told = ["Waiting for 1 other process (on Slurm, srun starts them)"] if rank == "0" else []
+    assert [record.getMessage() for record in caplog.records if record.name == run_folder.__name__] == told
 
 
 def ready_late() -> str:
@@ -128,6 +149,7 @@ STARTS: dict[str, tuple[list[str], dict[str, str]]] = {
     "lightning": ([], {}),
     "torchrun": (["-m", "torch.distributed.run", "--nproc-per-node", "2"], {}),
     "slurm": ([], SLURM),
+    "one task of slurm": ([], SLURM | {"SLURM_NTASKS": "1", "SLURM_NTASKS_PER_NODE": "1"}),
 }
 
 
