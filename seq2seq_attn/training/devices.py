@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from hydra.utils import get_class
+from lightning_fabric.plugins.environments import ClusterEnvironment, SLURMEnvironment
 from omegaconf import OmegaConf
 from pytorch_lightning.strategies import DeepSpeedStrategy, FSDPStrategy, ModelParallelStrategy, StrategyRegistry
 
+from seq2seq_attn.distributed.run_folder import launcher
 from seq2seq_attn.errors import UserError
 
 DIVIDING = (FSDPStrategy, ModelParallelStrategy, DeepSpeedStrategy)
@@ -38,3 +41,54 @@ def check_strategy(strategy: Any) -> None:
             f"trainer.strategy={name} divides the weights of a model among devices, and each device needs a whole "
             "model for its searches; use trainer=ddp"
         )
+
+
+def check_processes(trainer: Any) -> None:
+    """Refuse processes that are not as many as the devices: each would train alone, or some devices not at all.
+
+    Raises:
+        UserError: with both numbers.
+    """
+    environment, devices = launcher(), trainer.num_devices * trainer.num_nodes
+    started = trainer.world_size if environment is None else environment.world_size()
+    chosen = f"trainer.devices × trainer.num_nodes is {trainer.num_devices} × {trainer.num_nodes}"
+    if not started == trainer.world_size == devices:
+        raise UserError(
+            f"{started} process{'es were' if started > 1 else ' was'} started, and {chosen}; start one process for "
+            "each device (torchrun --nproc-per-node, #SBATCH --ntasks-per-node), or give trainer=ddp with as many "
+            "devices"
+        )
+    try:
+        if environment is not None:
+            environment.validate_settings(trainer.num_devices, trainer.num_nodes)
+    except ValueError as error:
+        raise UserError(f"{started} processes were started otherwise than {chosen}: {error}") from error
+
+
+def check_requeued(run_dir: Path) -> None:
+    """Refuse a run folder with a checkpoint of Lightning's own requeueing, which it would load for every test.
+
+    Raises:
+        UserError: naming the file.
+    """
+    found = sorted(run_dir.glob("hpc_ckpt_*"))
+    if found and SLURMEnvironment.detect():
+        raise UserError(
+            f"{found[0]} is a checkpoint that Lightning has written to requeue a job, and would load for the test "
+            "instead of the best weights; move it to another folder, and continue with resume=auto"
+        )
+
+
+def without_requeue(plugins: list[Any]) -> list[Any]:
+    """Return Lightning's plugins, with one for Slurm that does not requeue a job: `StopOnSignal` saves it.
+
+    Args:
+        plugins: those that the options name.
+    """
+    environment = launcher()
+    if isinstance(environment, SLURMEnvironment) and not any(isinstance(one, ClusterEnvironment) for one in plugins):
+        plugins = [*plugins, environment]
+    for plugin in plugins:
+        if isinstance(plugin, SLURMEnvironment):
+            plugin.auto_requeue = False
+    return plugins
