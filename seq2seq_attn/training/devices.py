@@ -8,7 +8,13 @@ from typing import Any
 from hydra.utils import get_class
 from lightning_fabric.plugins.environments import ClusterEnvironment, SLURMEnvironment
 from omegaconf import OmegaConf
-from pytorch_lightning.strategies import DeepSpeedStrategy, FSDPStrategy, ModelParallelStrategy, StrategyRegistry
+from pytorch_lightning.strategies import (
+    DDPStrategy,
+    DeepSpeedStrategy,
+    FSDPStrategy,
+    ModelParallelStrategy,
+    StrategyRegistry,
+)
 
 from seq2seq_attn.distributed.run_folder import launcher
 from seq2seq_attn.errors import UserError
@@ -92,3 +98,15 @@ def without_requeue(plugins: list[Any]) -> list[Any]:
         if isinstance(plugin, SLURMEnvironment):
             plugin.auto_requeue = False
     return plugins
+
+
+def fix_order_of_sums(trainer: Any) -> None:
+    """Have DDP sum the gradients of all processes in one order, from the first update of each process on.
+
+    After its first backward pass a process groups gradients anew by when they were ready, and the sum over three or
+    more processes is rounded by the place of a number in its group, so a resumed run would differ in its first update.
+    DDP does not group anew where it looks for unused parameters: there are none, and the look costs a walk through the
+    graph. The options are private of Lightning 2.6.6.
+    """
+    if isinstance(trainer.strategy, DDPStrategy):
+        trainer.strategy._ddp_kwargs.setdefault("find_unused_parameters", True)
