@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -14,6 +16,7 @@ from torch.distributed import DistError, Store, rendezvous
 
 from seq2seq_attn.distributed.rank_overrides import is_first
 from seq2seq_attn.errors import UserError, one_line
+from seq2seq_attn.process import ENDING
 
 log = logging.getLogger(__name__)
 
@@ -111,18 +114,37 @@ def one_slurm_task() -> Iterator[None]:
 
 @contextmanager
 def meeting(environment: ClusterEnvironment) -> Iterator[None]:
-    """Surround what all processes do together through the store.
+    """Surround what all processes do together through the store, which answers no signal while it waits.
+
+    A signal ends this process at once; there is nothing to save yet.
 
     Raises:
         UserError: if others do not come, or are gone.
     """
     try:
-        yield
+        with ended_by(signal.SIGINT, *ENDING):
+            yield
     except DistError as error:
         raise UserError(
             f"process {environment.global_rank()} of {environment.world_size()} has waited in vain for the others "
             f"({one_line(error)[:200]}); start all of them again, on Slurm with srun, with resume=auto"
         ) from error
+
+
+@contextmanager
+def ended_by(*signals: signal.Signals) -> Iterator[None]:
+    """Have signals end this process without running any more of its code; one that is ignored stays so."""
+    before = {signum: signal.getsignal(signum) for signum in signals}
+    if threading.current_thread() is not threading.main_thread():
+        before = {}
+    for signum, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(signum, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
 
 
 def connect(environment: ClusterEnvironment) -> Store:

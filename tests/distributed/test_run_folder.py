@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import torch
 from configs import CONF, ROOT
 from distributed.ranks import on_ranks
 from lightning_fabric.plugins.environments import TorchElasticEnvironment
+from small_run import listen_to_sigint
 
 from seq2seq_attn.distributed import run_folder
 from seq2seq_attn.distributed.run_folder import VARIABLE, announce, connect, first_run_dir, launcher, shared_run_dir
@@ -74,6 +76,21 @@ def test_processes_that_never_come_are_announced_and_named(
         announce(run_dir)
     told = ["Waiting for 1 other process (on Slurm, srun starts them)"] if rank == "0" else []
     assert [record.getMessage() for record in caplog.records if record.name == run_folder.__name__] == told
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_process_that_waits_for_others_ends_upon_a_signal(signum: signal.Signals, tmp_path: Path) -> None:
+    wait = "from seq2seq_attn.process import leave_on_signals; leave_on_signals(); "
+    wait += "from seq2seq_attn.distributed.run_folder import announce; print('here', flush=True); announce('mine')"
+    environment = os.environ | SLURM | {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [sys.executable, "-c", wait], cwd=tmp_path, stdout=subprocess.PIPE, env=environment, preexec_fn=listen_to_sigint
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"here\n"
+        time.sleep(0.5)
+        process.send_signal(signum)
+        assert process.wait(60) == -signum
 
 
 def ready_late() -> str:
