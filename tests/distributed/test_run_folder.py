@@ -20,6 +20,7 @@ from configs import CONF, ROOT
 from distributed.ranks import on_ranks
 from lightning_fabric.plugins.environments import TorchElasticEnvironment
 from small_run import listen_to_sigint
+from sweep.small_sweep import write_slurm
 
 from seq2seq_attn.distributed import run_folder
 from seq2seq_attn.distributed.run_folder import VARIABLE, announce, connect, first_run_dir, launcher, shared_run_dir
@@ -219,3 +220,19 @@ def test_each_job_of_a_sweep_on_two_processes_has_its_folder(tmp_path: Path) -> 
     assert {path.name for path in sweep.iterdir()} == {"0", "1", "multirun.yaml", "run.lock"}
     assert [check_whole(sweep / job)["seed"] for job in ("0", "1")] == [1, 2]
     assert said.count("Run folder:") == 2
+
+
+@pytest.mark.slow
+def test_a_job_of_a_sweep_on_slurm_starts_its_processes_in_its_one_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_slurm(tmp_path)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(tmp_path / "bin"), os.environ["PATH"]]))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # of this checkout, for what submitit starts
+    slurm = ("hydra/launcher=submitit_slurm", f"hydra.sweep.dir={tmp_path / 'sweep'}")
+    said = outcome(started(tmp_path, "lightning", "seed=1,2", "-m", *slurm))
+    assert "failed" not in said
+    for job, seed in (("0", 1), ("1", 2)):
+        folder = tmp_path / "sweep" / job
+        assert check_whole(folder)["seed"] == seed
+        assert json.loads((folder / "provenance.json").read_text("utf-8"))["devices"] == 2
