@@ -142,6 +142,7 @@ def quieten() -> None:
         ".*treespec.*deprecated.*",
         ".*weights_only.*",
         ".*`tensorboardX` has been removed.*",
+        ".*find_unused_parameters=True was specified.*",  # `fix_order_of_sums` of training/devices.py says why
         ".*sync_dist=True.*",  # what is logged at the end of an epoch is the same in every process
         ".*called before the ``update`` method.*",  # a process without a sentence of a small test set
     ):

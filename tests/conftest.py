@@ -28,8 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if not of_others and config.getoption("numprocesses", None):
         return
     if of_others:  # the import hook would have what a module of the package imports compiled once more
-        for name in ("pytorch_lightning", "torch.distributed.fsdp"):
-            importlib.import_module(name)
+        importlib.import_module("pytorch_lightning")
     import checked_types
     import faster_hydra
     import jaxtyping

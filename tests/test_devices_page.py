@@ -8,13 +8,13 @@ import shlex
 import pytest
 import pytorch_lightning as pl
 from configs import ROOT, built, composed, options
-from pytorch_lightning.strategies import DDPStrategy, FSDPStrategy, SingleDeviceStrategy
+from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 
 PAGE = (ROOT / "docs" / "devices.md").read_text("utf-8")
 COMMANDS = re.findall(r"train\.py (.+)", "\n".join(re.findall(r"^```\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)))
 STRATEGIES = {
     "cpu": (SingleDeviceStrategy, 1), "ddp_cpu": (DDPStrategy, 2),
-    "gpu": (SingleDeviceStrategy, 1), "ddp": (DDPStrategy, 3), "fsdp": (FSDPStrategy, 3),
+    "gpu": (SingleDeviceStrategy, 1), "ddp": (DDPStrategy, 3),
 }  # fmt: skip
 
 
@@ -32,7 +32,7 @@ def test_lightning_takes_a_preset_with_all_of_its_options(name: str, monkeypatch
     trainer: pl.Trainer = built(preset)
     assert type(trainer.strategy) is kind
     assert trainer.world_size == devices
-    assert trainer.accelerator.name() == ("cuda" if name in ("gpu", "ddp", "fsdp") else "cpu")
+    assert trainer.accelerator.name() == ("cuda" if name in ("gpu", "ddp") else "cpu")
 
 
 def test_a_preset_leaves_the_length_of_a_run_to_the_recipe() -> None:
@@ -44,13 +44,6 @@ def test_a_preset_leaves_the_length_of_a_run_to_the_recipe() -> None:
 def test_there_are_commands_to_try() -> None:
     assert len(COMMANDS) >= 11
     assert all(f"`trainer={name}`" in PAGE for name in options("trainer"))
-
-
-def test_page_help_and_preset_say_that_fsdp_is_untested_on_several_gpus() -> None:
-    assert "`trainer=fsdp` (untested on several GPUs)" in PAGE
-    for file in ("conf/train.yaml", "conf/trainer/fsdp.yaml"):
-        lines = (ROOT / file).read_text("utf-8").splitlines()
-        assert any("ddp" in line and "untested" in line.lower() for line in lines), file
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -9,7 +9,7 @@ from typing import Any, Literal, final
 import pytorch_lightning as pl
 
 from seq2seq_attn.alignment.forced_attention import attention_along
-from seq2seq_attn.callback.translation_table import has_whole_model, logged_step, translate
+from seq2seq_attn.callback.translation_table import logged_step, logs_validation, translate
 
 log = logging.getLogger(__name__)
 
@@ -43,7 +43,7 @@ class AttentionMap(pl.Callback):
         self._warned = False
 
     def on_validation_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        if not (pl_module.translates and has_whole_model(trainer)):
+        if not (pl_module.translates and logs_validation(trainer)):
             return
         from seq2seq_attn.alignment.heat_map import save_attention_map  # and matplotlib, for which no update waits
 

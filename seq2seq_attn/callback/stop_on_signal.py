@@ -1,4 +1,7 @@
-"""SIGTERM, SIGHUP and SIGINT: save after the current update and leave with 143, 129 or 130, on all ranks alike."""
+"""SIGTERM, SIGHUP and SIGINT: save after the current update and leave with 143, 129 or 130, on all ranks alike.
+
+So does SIGUSR1, with 138, in a job of Slurm: `#SBATCH --signal=USR1@90` has it sent before the time limit.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +94,8 @@ class StopOnSignal(pl.Callback):
         """
         self._trainer = trainer
         if threading.current_thread() is threading.main_thread():
-            for signum in (*ENDING, signal.SIGINT):
+            warning = (signal.SIGUSR1,) if "SLURM_JOB_ID" in os.environ else ()
+            for signum in (*ENDING, signal.SIGINT, *warning):
                 if signal.getsignal(signum) is not signal.SIG_IGN:
                     signal.signal(signum, handler)
 

@@ -6,7 +6,6 @@ from typing import Any, final
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.strategies import FSDPStrategy
 
 from seq2seq_attn.data.collate import collate_sources
 from seq2seq_attn.data.data_module import evenly_spread
@@ -39,7 +38,7 @@ class TranslationTable(pl.Callback):
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         loggers = [logger for logger in trainer.loggers if hasattr(logger, "log_table")]
-        if not (self.log_text and self.num_sentences and loggers and pl_module.translates and has_whole_model(trainer)):
+        if not (self.log_text and self.num_sentences and loggers and pl_module.translates and logs_validation(trainer)):
             return
         split, step = trainer.datamodule.corpus.splits["val"], logged_step(trainer)
         chosen = evenly_spread(self.num_sentences, len(split))
@@ -53,10 +52,9 @@ class TranslationTable(pl.Callback):
             logger.log_table("val/translations", columns=COLUMNS, data=self.rows, step=step)
 
 
-def has_whole_model(trainer: Any) -> bool:
-    """Whether this process logs for the run and has the whole model; of a sharded model no process has."""
-    sharded = isinstance(trainer.strategy, FSDPStrategy)
-    return trainer.is_global_zero and not sharded and not trainer.sanity_checking
+def logs_validation(trainer: Any) -> bool:
+    """Whether this process logs for the run, and the validation is not the one that only tries a few batches."""
+    return trainer.is_global_zero and not trainer.sanity_checking
 
 
 def logged_step(trainer: Any) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 import torch
@@ -31,3 +33,16 @@ def gather_from_ranks(value: T) -> list[T]:
 def num_ranks() -> int:
     distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
     return torch.distributed.get_world_size() if distributed else 1
+
+
+@contextmanager
+def awaited() -> Iterator[None]:
+    """Surround what one process does alone for long: all leave together, however long the others wait.
+
+    A collective would fail in them after half an hour. The barrier, private of Lightning 2.6.6, is the one with which
+    it awaits the preparation of data.
+    """
+    from lightning_fabric.utilities.distributed import _InfiniteBarrier
+
+    with _InfiniteBarrier():
+        yield

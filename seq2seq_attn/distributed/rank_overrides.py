@@ -21,5 +21,10 @@ def overrides_of_rank(typed: Sequence[str]) -> list[str]:
 
 
 def is_first() -> bool:
-    """Return whether this process is the first of its run or the only one, as torchrun, SLURM and Lightning say it."""
+    """Return whether this process is the first of its run or the only one, as torchrun, SLURM and Lightning say it.
+
+    torchrun may give the first rank to another node than Slurm does, where `srun` has started it on each.
+    """
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        return os.environ.get("RANK", "0") == "0"
     return all(os.environ.get(name, "0") == "0" for name in ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID"))

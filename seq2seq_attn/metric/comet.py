@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -16,6 +17,10 @@ from seq2seq_attn.metric.sentence_metric import SentenceMetric
 from seq2seq_attn.text import LINE_END
 
 INSTALL = "install unbabel-comet in an environment of its own, and give metric.comet.command=FOLDER/bin/comet-score"
+
+# what launchers set for the processes of a run, and the run for its threads
+OF_PROCESSES = ("RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "OMP_NUM_THREADS")
+OF_LAUNCHERS = ("MASTER_", "GROUP_", "ROLE_", "TORCHELASTIC_", "SLURM_")
 
 
 @final
@@ -71,7 +76,7 @@ def comet_scores(
             file.write_text("".join(LINE_END.sub(" ", line) + "\n" for line in lines), encoding="utf-8")
             options += [flag, str(file)]
         options += ["--only_system", "--to_json", str(folder / "scores.json")]
-        done = subprocess.run([*command, *options], capture_output=True, text=True)
+        done = subprocess.run([*command, *options], capture_output=True, text=True, env=own_environment())
         if done.returncode:
             said = " ".join(done.stderr.strip().splitlines()[-1:]) or f"exit code {done.returncode}"
             raise UserError(
@@ -80,3 +85,12 @@ def comet_scores(
             )
         (segments,) = json.loads((folder / "scores.json").read_text("utf-8")).values()
     return tuple(float(segment["COMET"]) for segment in segments)
+
+
+def own_environment() -> dict[str, str]:
+    """Return the environment of a command that is no process of this run, and would take itself for one."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in OF_PROCESSES and not name.startswith(OF_LAUNCHERS)
+    }

@@ -71,6 +71,8 @@ class JobTask:
                 self.task(config)
             except Exception as error:
                 record(FAILED, why=reason(error, job.folder))
+                if not is_first():  # its exit code tells the launcher, which ends the others
+                    raise
             except BaseException:  # told to end; the minutes count when it resumes
                 record(RUNNING)
                 raise

@@ -28,6 +28,7 @@ from seq2seq_attn.nn.precision import NO_FLOAT64
 from seq2seq_attn.objective.objective import Objective
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training.checks import is_one_sided
+from seq2seq_attn.training.devices import fix_order_of_sums, without_requeue
 from seq2seq_attn.training.guided_alignment import GuidedAlignment
 from seq2seq_attn.training.monitor import validation_figures
 from seq2seq_attn.training.scheduled_sampling import ScheduledSampling
@@ -152,11 +153,12 @@ def build_trainer(config: dict[str, Any], run_dir: Path, *, continues: bool = Fa
     loggers = [instantiate(logger, _convert_="all") for logger in options]
     accelerator = without_mps(config["trainer"]["accelerator"])
     try:
-        return instantiate(
+        plugins = [instantiate(plugin, _convert_="all") for plugin in config["trainer"]["plugins"] or []]
+        trainer: pl.Trainer = instantiate(
             config["trainer"] | {"accelerator": accelerator},
             callbacks=[ExactResume(), *callbacks],
             logger=[CsvLogger(run_dir), *loggers],
-            plugins=[*(config["trainer"]["plugins"] or []), AtomicCheckpointIO(run_dir / "checkpoints")],
+            plugins=[*without_requeue(plugins), AtomicCheckpointIO(run_dir / "checkpoints")],
             default_root_dir=str(run_dir),
             _convert_="all",
         )
@@ -164,6 +166,9 @@ def build_trainer(config: dict[str, Any], run_dir: Path, *, continues: bool = Fa
         cause = str(error.__cause__ or error).rstrip(".!")
         way_out = "trainer=cpu needs no GPU" if "gpu" in cause.lower() else "choose other options of trainer"
         raise UserError(f"Lightning's Trainer refuses its options: {cause}; {way_out}") from error
+    if config["trainer"]["deterministic"]:
+        fix_order_of_sums(trainer)
+    return trainer
 
 
 def without_mps(accelerator: Any) -> Any:

@@ -24,6 +24,7 @@ from seq2seq_attn.distributed.run_lock import BEST
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.options import typed
 from seq2seq_attn.position.position_encoding import PositionEncoding
+from seq2seq_attn.training.devices import check_strategy
 from seq2seq_attn.training.monitor import OF_LINKS
 from seq2seq_attn.training.parent_config import CHOICE
 from seq2seq_attn.training.translation_module import TranslationModule
@@ -63,6 +64,7 @@ def check_config(composed: DictConfig) -> None:
     if HydraConfig.initialized():
         check_recipe(HydraConfig.get().runtime)
         check_slots(OmegaConf.to_yaml(composed.model, resolve=False), list(HydraConfig.get().overrides.task))
+    check_strategy(composed.trainer.strategy)
     check_metrics(composed.data, composed.get("metric") or {})
     check_loggers(composed.get("logger") or {})
     check_callbacks(composed.get("callback") or {}, composed.trainer)

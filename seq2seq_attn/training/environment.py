@@ -11,10 +11,11 @@ from pathlib import Path
 import pytorch_lightning as pl
 import torch
 from omegaconf import DictConfig, OmegaConf
+from pytorch_lightning.utilities import rank_zero_only
 
 from seq2seq_attn.distributed.rank_overrides import is_first
 from seq2seq_attn.distributed.ranks import watch_parent
-from seq2seq_attn.distributed.run_folder import shared_run_dir
+from seq2seq_attn.distributed.run_folder import one_slurm_task, shared_run_dir
 from seq2seq_attn.distributed.run_lock import only_process_in
 from seq2seq_attn.process import quieten
 
@@ -30,7 +31,9 @@ def run_environment(composed: DictConfig) -> Iterator[Path]:
     pl.seed_everything(composed.seed, workers=True, verbose=False)
     if not is_first():  # warnings are the same in all processes, and the first prints them
         logging.getLogger("seq2seq_attn").setLevel(logging.ERROR)
-    with shared_run_dir(composed.paths.run_dir) as shared, logged_warnings():
+        # 0 on a node that is started by hand, until the Trainer is built
+        rank_zero_only.rank = max(1, rank_zero_only.rank)  # type: ignore[attr-defined]
+    with one_slurm_task(), shared_run_dir(composed.paths.run_dir) as shared, logged_warnings():
         run_dir = Path(shared)
         with only_process_in(run_dir) if is_first() else nullcontext():
             OmegaConf.set_readonly(composed, False)

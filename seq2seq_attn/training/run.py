@@ -17,6 +17,7 @@ from seq2seq_attn.distributed.sweep_job import sweep_job
 from seq2seq_attn.options import FIRST, TRAIN, check_options
 from seq2seq_attn.training.build import build, build_trainer, start_loggers
 from seq2seq_attn.training.checks import check_config, check_groups, check_interval, check_run, check_shares
+from seq2seq_attn.training.devices import check_processes, check_requeued
 from seq2seq_attn.training.environment import run_environment
 from seq2seq_attn.training.initialize import initialize
 from seq2seq_attn.training.monitor import choose_monitor
@@ -39,6 +40,7 @@ def train(composed: DictConfig) -> dict[str, Any]:
         if complete is not None:
             announce(str(run_dir))
             return complete
+        check_requeued(run_dir)
         resumed = starting_point(composed, run_dir)
         parent = read_parent(composed, resumed)
         module, datamodule = build(composed, kept_tokenizer(composed, resumed, parent))
@@ -48,6 +50,7 @@ def train(composed: DictConfig) -> dict[str, Any]:
         announce(str(run_dir))  # the other ranks have waited for the caches to be filled
         continues = resumed is not None and is_latest_of(Path(resumed.file), run_dir)
         trainer = build_trainer(module.config, run_dir, continues=continues)
+        check_processes(trainer)
         check_interval(trainer, datamodule)
         check_shares(trainer, datamodule)
         start_loggers(trainer, module.config)

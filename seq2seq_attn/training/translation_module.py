@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import sys
 import time
+from contextlib import nullcontext
 from functools import partial
 from typing import Any, final
 
 import pytorch_lightning as pl
 import torch
 from pytorch_lightning.plugins.precision import MixedPrecision, Precision
-from pytorch_lightning.strategies import FSDPStrategy
 from pytorch_lightning.utilities import GradClipAlgorithmType
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
@@ -20,7 +20,7 @@ from seq2seq_attn.batch import Batch
 from seq2seq_attn.checkpoint.load import FORMAT
 from seq2seq_attn.checkpoint.run_length import Position, run_length
 from seq2seq_attn.decoder.decoder import Decoded
-from seq2seq_attn.distributed.collectives import gather_from_ranks
+from seq2seq_attn.distributed.collectives import awaited, gather_from_ranks
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.factory import named_arguments
 from seq2seq_attn.metric.aer import AER
@@ -289,16 +289,7 @@ class TranslationModule(pl.LightningModule):
         assert self.optimizer is not None
         assert self.scheduler is not None
         groups = self.parameter_groups()
-        if self.config.get("parameter_groups") and isinstance(self.trainer.strategy, FSDPStrategy):
-            raise UserError(
-                "parameter_groups needs whole parameters, and with FSDP a device has parts of them; use trainer=ddp"
-            )
         if "hidden_matrices" in named_arguments(self.optimizer):
-            if isinstance(self.trainer.strategy, FSDPStrategy):
-                raise UserError(
-                    "optimizer=muon reads whole matrices, and with FSDP a device has parts of them; use trainer=ddp, "
-                    "or optimizer=adamw"
-                )
             matrices = [matrix for matrix in hidden_matrices(self.model) if matrix.requires_grad]
             if not matrices:
                 raise UserError(
@@ -402,11 +393,13 @@ class TranslationModule(pl.LightningModule):
         return torch.tensor(laggings, dtype=torch.float64)
 
     def _score_whole_test(self, name: str) -> None:
-        """Give all sentences of a test set to the metrics that want them at once, on the first rank."""
+        """Give all sentences of a test set to the metrics that want them at once, on the first rank; others wait."""
         trainer: Any = self.trainer
         rows, split = sorted(self.translations[name]), trainer.datamodule.corpus.splits[name]
-        for metric in self.stage_metrics(name).values():
-            if trainer.is_global_zero and isinstance(metric, TextMetric) and metric.scores_whole_test:
+        metrics = [one for one in self.stage_metrics(name).values() if isinstance(one, TextMetric)]
+        metrics = [metric for metric in metrics if metric.scores_whole_test]
+        with awaited() if metrics else nullcontext():
+            for metric in metrics if trainer.is_global_zero else ():
                 hypotheses = [self.translations[name][row] for row in rows]
                 metric.update(hypotheses, [split.references[row] for row in rows], [split.sources[row] for row in rows])
 

@@ -56,6 +56,21 @@ def test_signals_save_at_the_end_of_a_step_or_within_a_validation_and_the_run_go
     assert_same_run(stopped, trained_run)
 
 
+def test_the_warning_of_slurm_before_its_time_limit_is_such_a_signal(
+    pairs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SLURM_JOB_ID", "4321")
+    before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # what would end the tests
+    signal.signal(signal.SIGUSR1, signal.default_int_handler)
+    try:
+        killer = f"+callback.killed={{_target_:small_run.Killed,hook:backward,step:9,signum:{signal.SIGUSR1.value}}}"
+        with pytest.raises(SystemExit, match=r"^138$"):
+            run_here(tmp_path / "run", *pairs, killer)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert read_checkpoint(tmp_path / "run" / "checkpoints" / "last.ckpt")["global_step"] == 10
+
+
 def wait_until(true: Callable[[], bool], process: subprocess.Popen[bytes], folder: Path) -> None:
     latest = time.monotonic() + PATIENCE
     while not true():

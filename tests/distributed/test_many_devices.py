@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, final
 
 import numpy as np
 import pytest
@@ -15,6 +17,7 @@ import torch
 from configs import built, composed, model_of
 from distributed.ranks import on_ranks
 from pytorch_lightning.callbacks import EarlyStopping
+from pytorch_lightning.strategies import DDPStrategy
 from small_checkpoint import small_tokenizer
 from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
@@ -27,6 +30,7 @@ from seq2seq_attn.data.data_module import TranslationDataModule, as_is
 from seq2seq_attn.data.word_links import WordLinks, write_links
 from seq2seq_attn.distributed.collectives import gather_from_ranks, sum_over_ranks
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.metric.sentence_metric import SentenceMetric
 from seq2seq_attn.process import quieten
 from seq2seq_attn.scheduler.schedule import inverse_sqrt
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
@@ -292,6 +296,32 @@ def test_a_time_limit_stops_all_processes_at_the_same_step(tmp_path: Path) -> No
     data(tmp_path)
     first, second = on_ranks(2, hurried, tmp_path, tmp_path, 2)
     assert first == second > 0
+
+
+@final
+class LongScore(SentenceMetric):
+    """A score of a whole test that takes longer than processes wait for each other."""
+
+    scores_whole_test: ClassVar[bool] = True
+
+    def sentence_scores(self, hypotheses: Any, references: Any, sources: Any) -> list[float]:
+        time.sleep(5)
+        return [50.0] * len(hypotheses)
+
+
+def scored_for_long(folder: Path) -> float:
+    """The score of a test on this process, whose collectives fail after three seconds."""
+    translator = module()
+    translator.metrics["test"]["long"] = LongScore(signed="long")
+    testing = trainer(2, strategy=DDPStrategy(timeout=timedelta(seconds=3)))
+    testing.test(translator, datamodule=data(folder), verbose=False)
+    return translator.figures["test"]["long"]
+
+
+@pytest.mark.usefixtures("double")
+def test_others_wait_for_a_score_of_the_first_process_however_long_it_takes(tmp_path: Path) -> None:
+    data(tmp_path)
+    assert on_ranks(2, scored_for_long, tmp_path, tmp_path) == [50.0, 50.0]
 
 
 REWARD, PIECES = torch.tensor([-6.0, -2.0, -4.0, -1.0]), torch.tensor([3, 1, 2, 5])

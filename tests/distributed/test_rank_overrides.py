@@ -11,11 +11,20 @@ QUIET = ["hydra.output_subdir=null", "hydra/job_logging=stdout"]
 
 @pytest.fixture(autouse=True)
 def no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID"):
+    for name in ("RANK", "LOCAL_RANK", "NODE_RANK", "SLURM_PROCID", "TORCHELASTIC_RUN_ID"):
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.mark.parametrize("environment", ["", "RANK=0 LOCAL_RANK=0", "SLURM_PROCID=0", "NODE_RANK=0 LOCAL_RANK=0"])
+@pytest.mark.parametrize(
+    "environment",
+    [
+        "",
+        "RANK=0 LOCAL_RANK=0",
+        "SLURM_PROCID=0",
+        "NODE_RANK=0 LOCAL_RANK=0",
+        "TORCHELASTIC_RUN_ID=7 RANK=0 LOCAL_RANK=0 SLURM_PROCID=1",  # srun has started torchrun on each node
+    ],
+)
 def test_the_first_process_is_left_as_it_was_typed(environment: str, monkeypatch: pytest.MonkeyPatch) -> None:
     set_all(environment, monkeypatch)
     assert is_first()
@@ -30,6 +39,7 @@ def test_the_first_process_is_left_as_it_was_typed(environment: str, monkeypatch
         "NODE_RANK=1",
         "NODE_RANK=0 LOCAL_RANK=1",
         "SLURM_PROCID=3",
+        "TORCHELASTIC_RUN_ID=7 RANK=8 LOCAL_RANK=0 SLURM_PROCID=0",
     ],
 )
 def test_any_other_makes_no_folder_no_log_and_no_copy_of_the_config(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import subprocess
 import sys
 import time
@@ -17,7 +19,10 @@ import torch
 from configs import CONF, ROOT
 from distributed.ranks import on_ranks
 from lightning_fabric.plugins.environments import TorchElasticEnvironment
+from small_run import listen_to_sigint
+from sweep.small_sweep import write_slurm
 
+from seq2seq_attn.distributed import run_folder
 from seq2seq_attn.distributed.run_folder import VARIABLE, announce, connect, first_run_dir, launcher, shared_run_dir
 from seq2seq_attn.distributed.sweep_job import job_arguments
 from seq2seq_attn.errors import UserError
@@ -53,6 +58,40 @@ def test_processes_wait_for_a_preparation_of_hours(monkeypatch: pytest.MonkeyPat
     for name, value in alone.items():
         monkeypatch.setenv(name, value)
     assert connect(TorchElasticEnvironment()).timeout == timedelta(days=1)
+
+
+@pytest.mark.parametrize("rank", ["0", "1"])
+def test_processes_that_never_come_are_announced_and_named(
+    rank: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    alone = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "RANK": rank, "WORLD_SIZE": "2"}
+    for name, value in (alone | {"LOCAL_RANK": rank, "TORCHELASTIC_RUN_ID": "none"}).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(run_folder, "LONGEST_WAIT", timedelta(seconds=1))
+    sentence = rf"^process {rank} of 2 has waited in vain for the others \(.+\); start all of them again, on "
+    waiting = shared_run_dir("/runs/mine")
+    with caplog.at_level("INFO"), pytest.raises(UserError, match=sentence), waiting as run_dir:
+        announce(run_dir)
+    told = ["Waiting for 1 other process (on Slurm, srun starts them)"] if rank == "0" else []
+    assert [record.getMessage() for record in caplog.records if record.name == run_folder.__name__] == told
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_process_that_waits_for_others_ends_upon_a_signal(signum: signal.Signals, tmp_path: Path) -> None:
+    wait = "from seq2seq_attn.process import leave_on_signals; leave_on_signals(); "
+    wait += "from seq2seq_attn.distributed.run_folder import announce; print('here', flush=True); announce('mine')"
+    environment = os.environ | SLURM | {"SLURM_PROCID": "0", "SLURM_LOCALID": "0", "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(
+        [sys.executable, "-c", wait], cwd=tmp_path, stdout=subprocess.PIPE, env=environment, preexec_fn=listen_to_sigint
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"here\n"
+        time.sleep(0.5)
+        process.send_signal(signum)
+        assert process.wait(60) == -signum
 
 
 def ready_late() -> str:
@@ -128,6 +167,7 @@ STARTS: dict[str, tuple[list[str], dict[str, str]]] = {
     "lightning": ([], {}),
     "torchrun": (["-m", "torch.distributed.run", "--nproc-per-node", "2"], {}),
     "slurm": ([], SLURM),
+    "one task of slurm": ([], SLURM | {"SLURM_NTASKS": "1", "SLURM_NTASKS_PER_NODE": "1"}),
 }
 
 
@@ -180,3 +220,19 @@ def test_each_job_of_a_sweep_on_two_processes_has_its_folder(tmp_path: Path) -> 
     assert {path.name for path in sweep.iterdir()} == {"0", "1", "multirun.yaml", "run.lock"}
     assert [check_whole(sweep / job)["seed"] for job in ("0", "1")] == [1, 2]
     assert said.count("Run folder:") == 2
+
+
+@pytest.mark.slow
+def test_a_job_of_a_sweep_on_slurm_starts_its_processes_in_its_one_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_slurm(tmp_path)
+    monkeypatch.setenv("PATH", os.pathsep.join([str(tmp_path / "bin"), os.environ["PATH"]]))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))  # of this checkout, for what submitit starts
+    slurm = ("hydra/launcher=submitit_slurm", f"hydra.sweep.dir={tmp_path / 'sweep'}")
+    said = outcome(started(tmp_path, "lightning", "seed=1,2", "-m", *slurm))
+    assert "failed" not in said
+    for job, seed in (("0", 1), ("1", 2)):
+        folder = tmp_path / "sweep" / job
+        assert check_whole(folder)["seed"] == seed
+        assert json.loads((folder / "provenance.json").read_text("utf-8"))["devices"] == 2

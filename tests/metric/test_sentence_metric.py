@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from statistics import fmean
 
@@ -11,7 +12,7 @@ import torch
 from metric.stub_comet import write_stub
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.metric.comet import COMET
+from seq2seq_attn.metric.comet import COMET, own_environment
 from seq2seq_attn.metric.confidence import confidence
 from seq2seq_attn.metric.exact_match import ExactMatch
 from seq2seq_attn.metric.rouge import ROUGE
@@ -129,6 +130,17 @@ def test_comet_is_the_best_score_over_references_of_one_call_of_its_command(tmp_
     assert metric.signature() == "nrefs:var|model:Unbabel/wmt22-comet-da"
     confidence(metric, hypotheses, references, 50, sources)  # asks for the same scores
     assert (tmp_path / "comet-score.calls").read_text() == "4\n"
+
+
+def test_comet_is_no_process_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "LOCAL_RANK", "WORLD_SIZE", "MASTER_PORT", "TORCHELASTIC_RUN_ID", "SLURM_NTASKS"):
+        monkeypatch.setenv(name, "1")
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    metric = comet(write_stub(tmp_path))
+    metric.update(["a"], [["a"]], ["a"])
+    assert float(metric.compute()) == pytest.approx(90)
+    assert own_environment().items() <= os.environ.items()
+    assert "OMP_NUM_THREADS" not in own_environment()
 
 
 def test_a_comet_that_cannot_run_is_answered_with_one_sentence(tmp_path: Path) -> None:

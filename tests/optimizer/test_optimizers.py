@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 import torch
 from configs import built, composed, options
-from pytorch_lightning.strategies import FSDPStrategy
 from small_run import KilledError, rows, run_here, weights
 from torch import Tensor, nn
 
@@ -190,25 +189,12 @@ def test_muon_is_refused_without_a_hidden_matrix_to_train(overrides: Sequence[st
         module.configure_optimizers()
 
 
-def module_of(optimizer: str, model: nn.Module, strategy: Any = None) -> Any:
+def module_of(optimizer: str, model: nn.Module) -> Any:
     """A module to be trained that has no more than its optimizer reads."""
     module: Any = TranslationModule.__new__(TranslationModule)
     nn.Module.__init__(module)
     module.model, module.optimizer = model, built(composed(optimizer).optimizer)
     module.scheduler = built(composed("scheduler=constant").scheduler)
     module.config = {}
-    module._trainer, module._fabric, module._jit_is_scripting = SimpleNamespace(strategy=strategy), None, False
+    module._trainer, module._fabric, module._jit_is_scripting = SimpleNamespace(), None, False
     return module
-
-
-def test_muon_is_refused_where_a_device_has_parts_of_the_matrices() -> None:
-    module = module_of("optimizer=muon", nn.Linear(2, 3), FSDPStrategy.__new__(FSDPStrategy))
-    with pytest.raises(UserError, match=r"^optimizer=muon reads whole matrices, and with FSDP .*; use trainer=ddp"):
-        module.configure_optimizers()
-
-
-def test_groups_are_refused_where_a_device_has_parts_of_the_parameters() -> None:
-    module = module_of("optimizer=adamw", nn.Linear(2, 3), FSDPStrategy.__new__(FSDPStrategy))
-    module.config = {"parameter_groups": [{"names": ["bias"], "weight_decay": 0.0}]}
-    with pytest.raises(UserError, match=r"^parameter_groups needs whole parameters, and with FSDP .*; use trainer=ddp"):
-        module.configure_optimizers()

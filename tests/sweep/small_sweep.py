@@ -70,6 +70,7 @@ SLURM = {
     "sbatch": """
         last=$(sed -n 's/.*--array=0-\\([0-9]*\\)%.*/\\1/p' "$1")
         export SLURM_ARRAY_JOB_ID=$$ SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_NODEID=0 SLURM_NTASKS=1 SLURM_JOB_NUM_NODES=1
+        export SLURM_NTASKS_PER_NODE=1 SLURM_NNODES=1 SLURM_JOB_NAME=train  # as submitit asks for them
         for i in $(seq 0 "$last"); do
             SLURM_JOB_ID=$(($$ + i)) SLURM_ARRAY_TASK_ID=$i bash "$1" > /dev/null 2>&1 &
         done

@@ -16,7 +16,7 @@ from seq2seq_attn.distributed.run_lock import is_locked, only_process_in
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import read_json
 from seq2seq_attn.sweep import job_task
-from seq2seq_attn.sweep.job import COMPLETE, Job, definition
+from seq2seq_attn.sweep.job import COMPLETE, WAITING, Job, definition
 from seq2seq_attn.sweep.job_task import JobTask
 from seq2seq_attn.sweep.sweep import print_table
 
@@ -203,16 +203,39 @@ def test_how_a_job_is_started_is_no_part_of_what_it_is() -> None:
     assert len(definition(["hydrated=1", "resumed=1", "+hydra.x=1", "~resume"])) == 2
 
 
-def test_a_complete_job_that_a_cluster_begins_twice_stays_complete(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    job, ran = Job(0, ("seed=1",), tmp_path / "0"), []
-    job.write(COMPLETE)
+def job_of_hydra(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    """The job that Hydra runs in this process."""
+    job = Job(0, ("seed=1",), folder)
     runtime, overrides = SimpleNamespace(output_dir=str(job.folder)), SimpleNamespace(task=["seed=1"])
     hydra = SimpleNamespace(runtime=runtime, overrides=overrides)
     monkeypatch.setattr(job_task.HydraConfig, "get", lambda: hydra)
+    return job
+
+
+def test_a_complete_job_that_a_cluster_begins_twice_stays_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, ran = job_of_hydra(tmp_path / "0", monkeypatch), []
+    job.write(COMPLETE)
     JobTask(ran.append)(OmegaConf.create())
     assert (ran, job.status) == ([], COMPLETE)
+
+
+def test_a_failure_is_recorded_by_the_first_task_of_a_job_and_ends_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = job_of_hydra(tmp_path / "0", monkeypatch)
+
+    def refuse(config: object) -> None:
+        raise UserError("too hot")
+
+    monkeypatch.setenv("SLURM_PROCID", "1")
+    with pytest.raises(UserError, match=r"^too hot$"):
+        JobTask(refuse)(OmegaConf.create())
+    assert job.status == WAITING
+    monkeypatch.setenv("SLURM_PROCID", "0")
+    JobTask(refuse)(OmegaConf.create())
+    assert job.record["why"] == "too hot"
 
 
 def test_a_sweep_within_an_interactive_allocation_is_no_job_of_srun(

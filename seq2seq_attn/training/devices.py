@@ -1,0 +1,112 @@
+"""The devices of a run and the processes that share them: what is refused, and how DDP and Slurm are set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from hydra.utils import get_class
+from lightning_fabric.plugins.environments import ClusterEnvironment, SLURMEnvironment
+from omegaconf import OmegaConf
+from pytorch_lightning.strategies import (
+    DDPStrategy,
+    DeepSpeedStrategy,
+    FSDPStrategy,
+    ModelParallelStrategy,
+    StrategyRegistry,
+)
+
+from seq2seq_attn.distributed.run_folder import launcher
+from seq2seq_attn.errors import UserError
+
+DIVIDING = (FSDPStrategy, ModelParallelStrategy, DeepSpeedStrategy)
+
+
+def check_strategy(strategy: Any) -> None:
+    """Refuse a strategy that divides the weights of a model among devices.
+
+    Searches, the attention of a validation, and the best weights that are tested need a whole model.
+
+    Args:
+        strategy: a name of Lightning's, or the options of a class.
+
+    Raises:
+        UserError: naming the strategy that gives each device a whole model.
+    """
+    if OmegaConf.is_config(strategy):
+        name = str(strategy.get("_target_"))
+        try:
+            kind: Any = get_class(name)
+        except Exception:  # a class that is not there, which the Trainer is about to refuse
+            return
+    else:
+        name = str(strategy)
+        kind = StrategyRegistry[name.lower()]["strategy"] if name.lower() in StrategyRegistry else None
+    if isinstance(kind, type) and issubclass(kind, DIVIDING):
+        raise UserError(
+            f"trainer.strategy={name} divides the weights of a model among devices, and each device needs a whole "
+            "model for its searches; use trainer=ddp"
+        )
+
+
+def check_processes(trainer: Any) -> None:
+    """Refuse processes that are not as many as the devices: each would train alone, or some devices not at all.
+
+    Raises:
+        UserError: with both numbers.
+    """
+    environment, devices = launcher(), trainer.num_devices * trainer.num_nodes
+    started = trainer.world_size if environment is None else environment.world_size()
+    chosen = f"trainer.devices × trainer.num_nodes is {trainer.num_devices} × {trainer.num_nodes}"
+    if not started == trainer.world_size == devices:
+        raise UserError(
+            f"{started} process{'es were' if started > 1 else ' was'} started, and {chosen}; start one process for "
+            "each device (torchrun --nproc-per-node, #SBATCH --ntasks-per-node), or give trainer=ddp with as many "
+            "devices"
+        )
+    try:
+        if environment is not None:
+            environment.validate_settings(trainer.num_devices, trainer.num_nodes)
+    except ValueError as error:
+        raise UserError(f"{started} processes were started otherwise than {chosen}: {error}") from error
+
+
+def check_requeued(run_dir: Path) -> None:
+    """Refuse a run folder with a checkpoint of Lightning's own requeueing, which it would load for every test.
+
+    Raises:
+        UserError: naming the file.
+    """
+    found = sorted(run_dir.glob("hpc_ckpt_*"))
+    if found and SLURMEnvironment.detect():
+        raise UserError(
+            f"{found[0]} is a checkpoint that Lightning has written to requeue a job, and would load for the test "
+            "instead of the best weights; move it to another folder, and continue with resume=auto"
+        )
+
+
+def without_requeue(plugins: list[Any]) -> list[Any]:
+    """Return Lightning's plugins, with one for Slurm that does not requeue a job: `StopOnSignal` saves it.
+
+    Args:
+        plugins: those that the options name.
+    """
+    environment = launcher()
+    if isinstance(environment, SLURMEnvironment) and not any(isinstance(one, ClusterEnvironment) for one in plugins):
+        plugins = [*plugins, environment]
+    for plugin in plugins:
+        if isinstance(plugin, SLURMEnvironment):
+            plugin.auto_requeue = False
+    return plugins
+
+
+def fix_order_of_sums(trainer: Any) -> None:
+    """Have DDP sum the gradients of all processes in one order, from the first update of each process on.
+
+    After its first backward pass a process groups gradients anew by when they were ready, and the sum over three or
+    more processes is rounded by the place of a number in its group, so a resumed run would differ in its first update.
+    DDP does not group anew where it looks for unused parameters: there are none, and the look costs a walk through the
+    graph. The options are private of Lightning 2.6.6.
+    """
+    if isinstance(trainer.strategy, DDPStrategy):
+        trainer.strategy._ddp_kwargs.setdefault("find_unused_parameters", True)
