@@ -14,15 +14,17 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+import pytest
 import pytorch_lightning as pl
 import torch
 from configs import ROOT, compose_train
 
 from seq2seq_attn.checkpoint.load import read_checkpoint
-from seq2seq_attn.training import provenance
+from seq2seq_attn.training import provenance, run
 from seq2seq_attn.training.run import train
 
 provenance.commit = cache(provenance.commit)  # of the checkout, which two processes of git tell
+begun: list[int] = []  # of each run of this process that was not complete: the updates it began after; 0: it began anew
 
 TEXT = "the cat sees a red house and small dogs hear some birds where is my old book we like water"
 WORDS = TEXT.split()
@@ -62,6 +64,47 @@ def run_here(folder: Path, *overrides: str) -> dict[str, Any]:
     searches = any(override.startswith("search") for override in overrides)
     short = [] if searches else ["search.limits.max_length=12"]  # of 16 or more, that a small model writes to the limit
     return train(compose_train(*SMALL, *short, *given, *overrides))
+
+
+class Begins(pl.Callback):
+    """Writes into `begun` what Lightning has restored, which a run that starts anew has not though it ends the same."""
+
+    def __init__(self) -> None:
+        self.is_seen = False
+
+    def _see(self, trainer: pl.Trainer) -> None:
+        if not self.is_seen:
+            begun.append(trainer.global_step)
+        self.is_seen = True
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        self._see(trainer)
+
+    def on_validation_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        self._see(trainer)
+
+    def on_test_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        self._see(trainer)
+
+
+def build_watched(*given: Any, build: Any = run.build_trainer, **named: Any) -> pl.Trainer:
+    trainer: Any = build(*given, **named)
+    trainer.callbacks.insert(0, Begins())
+    return trainer
+
+
+run.build_trainer = build_watched
+
+
+def stopped_and_resumed(folder: Path, options: list[str], *stops: tuple[str, int]) -> list[int]:
+    """Run, die at each of the stops in turn, resume after each; return the updates that each part began after."""
+    begun.clear()
+    for hook, step in stops:
+        killer = f"+callback.killed={{_target_:small_run.Killed,hook:{hook},step:{step}}}"
+        with pytest.raises(KilledError):
+            run_here(folder, "resume=auto", *options, killer)
+    run_here(folder, "resume=auto", *options)
+    return list(begun)
 
 
 def start(folder: Path, *overrides: str, seconds: float = 0.0) -> subprocess.Popen[bytes]:

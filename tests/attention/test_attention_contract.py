@@ -21,6 +21,7 @@ HEADS = [
     for heads in (1, 3)
 ]
 B, T, S = 2, 5, 7
+ROUNDING = 1e-9  # of gradients, at most
 pytestmark = pytest.mark.usefixtures("double")
 
 
@@ -226,6 +227,7 @@ def test_every_parameter_gets_a_gradient(preset: str) -> None:
     for name, parameter in attention.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
+        assert (parameter.grad.abs() > ROUNDING).any(), name
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 2e-6), (torch.bfloat16, 5e-2)])

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
-from small_run import KilledError, assert_same_run, rows, run_here, weights
+from small_run import KilledError, assert_same_run, begun, rows, run_here, stopped_and_resumed, weights
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
@@ -165,11 +165,8 @@ def test_a_run_that_was_stopped_and_resumed_has_the_same_average(
     averaged: Path, tmp_path: Path, pairs: list[str]
 ) -> None:
     options = [*pairs, EVERY_TWO, AVERAGED, "trainer.max_epochs=2"]
-    for hook, step in (("backward", 4), ("validation", 7), ("test", 14)):
-        killer = f"+callback.killed={{_target_:small_run.Killed,hook:{hook},step:{step}}}"
-        with pytest.raises(KilledError):
-            run_here(tmp_path, "resume=auto", *options, killer)
-    run_here(tmp_path, "resume=auto", *options)
+    begins = stopped_and_resumed(tmp_path, options, ("backward", 4), ("validation", 7), ("test", 14))
+    assert begins == [0, 4, 6, 14]
     assert_same_run(tmp_path, averaged)
     states = [read_checkpoint(run / "checkpoints" / "last.ckpt")["callbacks"]["EMA"] for run in (tmp_path, averaged)]
     assert states[0]["updates"] == states[1]["updates"] == 14
@@ -184,6 +181,7 @@ def test_a_run_that_is_resumed_without_the_average_goes_on_from_the_raw_weights(
     with pytest.raises(KilledError):
         run_here(tmp_path, *options, AVERAGED, "+callback.killed={_target_:small_run.Killed,hook:backward,step:9}")
     run_here(tmp_path, "resume=auto", *options)
+    assert begun[-1] == 8
     losses = [[row["train/loss"] for row in rows(folder) if row["train/loss"]] for folder in (averaged, tmp_path)]
     assert losses[0] == losses[1]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from forked import ended, forked
-from small_run import Told, assert_same_run, of_session, run_here, said, start, told
+from small_run import Told, assert_same_run, begun, of_session, run_here, said, start, told
 
 from seq2seq_attn.checkpoint.load import read_checkpoint
 from seq2seq_attn.process import leave
@@ -44,6 +44,7 @@ def test_signals_save_at_the_end_of_a_step_or_within_a_validation_and_the_run_go
     pairs: list[str], trained_run: Path, tmp_path: Path
 ) -> None:
     stopped = tmp_path / "stopped"
+    begun.clear()
     handlers = [signal.getsignal(number) for number in EXIT_CODES]
     for signum, hook, step, saved in STOPS:
         killer = f"+callback.killed={{_target_:small_run.Killed,hook:{hook},step:{step},signum:{signum.value}}}"
@@ -53,6 +54,7 @@ def test_signals_save_at_the_end_of_a_step_or_within_a_validation_and_the_run_go
         assert read_checkpoint(stopped / "checkpoints" / "last.ckpt")["global_step"] == saved
         assert not (stopped / "results.json").exists()
     run_here(stopped, *pairs, "resume=auto")
+    assert begun == [0, *(saved for *_, saved in STOPS)]
     assert_same_run(stopped, trained_run)
 
 

@@ -17,7 +17,7 @@ import torch
 from configs import ROOT, composed
 from hydra.utils import instantiate
 from omegaconf import OmegaConf
-from small_run import KilledError, assert_same_run, results, rows, run_here, weights
+from small_run import KilledError, assert_same_run, begun, results, rows, run_here, weights
 from torch import nn
 
 from seq2seq_attn.checkpoint.exact_resume import adopt, reschedule
@@ -66,6 +66,7 @@ def test_a_run_that_a_number_of_steps_has_ended_within_an_epoch_goes_on_within_i
     run_here(long, *given, "trainer.max_steps=9")
     run_here(short, *given, "trainer.max_steps=3")
     run_here(short, *given, "trainer.max_steps=9", "resume=auto")
+    assert begun[-1] == 3
     assert [row["train/loss"] for row in rows(short)] == [row["train/loss"] for row in rows(long)]
     ours, theirs = (weights(folder, "last.ckpt") for folder in (short, long))
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
@@ -121,6 +122,7 @@ def test_a_training_that_ends_within_an_update_goes_on_with_the_whole_update(
     assert checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]["current"]["processed"] == done
     assert (checkpoint["global_step"], checkpoint["resume"]["validated_step"]) == (steps, steps)
     run_here(short, *given, "trainer.max_epochs=3", "resume=auto")
+    assert begun[-1] == steps
     trained = [[row["train/loss"] for row in rows(folder) if row["train/loss"]] for folder in (short, long)]
     assert trained[0][-7:] == trained[1][-7:]
     ours, theirs = (weights(folder, "last.ckpt") for folder in (short, long))
@@ -302,6 +304,7 @@ def test_a_planned_schedule_ends_with_the_last_update_though_other_batches_follo
     given = [*pairs, "scheduler=linear", "trainer.limit_val_batches=0", "trainer.limit_test_batches=0"]
     run_here(tmp_path, *given, "trainer.max_epochs=2")
     run_here(tmp_path, *given, "trainer.max_epochs=4", changed, "resume=auto")
+    assert begun[-1] == 14
     rates = [float(row["lr"]) for row in rows(tmp_path) if row.get("lr")]
     after = rates[14:]  # of two epochs of seven batches
     assert len(after) >= 4
@@ -323,18 +326,14 @@ def test_epochs_that_end_before_the_steps_that_are_asked_for_are_said_at_the_sta
 
 
 def test_an_epoch_of_few_batches_is_complete_when_these_are_read(pairs: list[str], tmp_path: Path) -> None:
-    given = [
-        *pairs,
-        "scheduler=plateau",
-        "scheduler.patience=0",
-        "scheduler.factor=0.5",
-        "trainer.limit_train_batches=3",
-    ]
+    given = [*pairs, "scheduler=plateau", "scheduler.patience=0", "scheduler.factor=0.5", "monitor=val/loss"]
+    given += ["+scheduler.threshold=0.999999", "trainer.limit_train_batches=3"]  # no validation is ever better
     run_here(tmp_path / "long", *given, "trainer.max_epochs=4")
     run_here(tmp_path / "short", *given, "trainer.max_epochs=2")
     run_here(tmp_path / "short", *given, "trainer.max_epochs=4", "resume=auto")
-    long, short = ([row.get("lr") for row in rows(tmp_path / name)] for name in ("long", "short"))
-    assert short == long
+    assert begun[-1] == 6
+    long, short = ([float(row["lr"]) for row in rows(tmp_path / name) if row["lr"]] for name in ("long", "short"))
+    assert short == long == pytest.approx([0.05] * 6 + [0.025] * 3 + [0.0125] * 3, rel=1e-6)
 
 
 @pytest.mark.parametrize("callbacks", ["callback=[seeding,autosave]", "callback.checkpoint.save_top_k=0"])
@@ -345,6 +344,7 @@ def test_a_run_that_keeps_no_best_is_tested_with_its_last_weights_when_it_goes_o
     long = run_here(tmp_path / "long", *given, "trainer.max_epochs=3")
     run_here(tmp_path / "short", *given, "trainer.max_epochs=1")
     short = run_here(tmp_path / "short", *given, "trainer.max_epochs=3", "resume=auto")
+    assert begun[-1] == 3
     assert short["test/loss"] == long["test/loss"]
     best = [read_checkpoint(tmp_path / name / "checkpoints" / "best.ckpt")["global_step"] for name in ("long", "short")]
     assert best == [9, 9]
@@ -371,6 +371,7 @@ def test_numbers_of_float64_are_resumed_as_they_were_saved(pairs: list[str], tmp
     run_here(tmp_path / "long", *given, "trainer.max_epochs=2")
     run_here(tmp_path / "short", *given, "trainer.max_epochs=1")
     run_here(tmp_path / "short", *given, "trainer.max_epochs=2", "resume=auto")
+    assert begun[-1] == 3
     ours, theirs = (weights(tmp_path / name, "last.ckpt") for name in ("short", "long"))
     assert {weight.dtype for weight in ours.values() if weight.is_floating_point()} == {torch.float64}
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)

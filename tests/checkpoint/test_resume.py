@@ -17,7 +17,7 @@ import pytorch_lightning as pl
 import torch
 from checkpoint.test_checkpoint_file import flip_bit
 from configs import built, composed
-from small_run import CALLBACKS, KilledError, assert_same_run, run_here, said, start, told
+from small_run import CALLBACKS, KilledError, assert_same_run, begun, run_here, said, start, stopped_and_resumed, told
 
 from seq2seq_attn.checkpoint.checkpoint_file import write_checkpoint
 from seq2seq_attn.checkpoint.exact_resume import correct_counters, restore_metrics
@@ -29,29 +29,30 @@ from seq2seq_attn.logger.wandb_logger import run_id
 pytestmark = pytest.mark.usefixtures("quiet")
 
 
-def stopped_and_resumed(folder: Path, options: list[str], *stops: tuple[str, int]) -> None:
-    """Run, die at each of the stops in turn, resume after each."""
-    for hook, step in stops:
-        killer = f"+callback.killed={{_target_:small_run.Killed,hook:{hook},step:{step}}}"
-        with pytest.raises(KilledError):
-            run_here(folder, "resume=auto", *options, killer)
-    run_here(folder, "resume=auto", *options)
-
-
 EVERY_TWO = "callback.autosave.every_steps=2"
-SCENARIOS = {  # an epoch has 7 batches; what the run is of, and where it dies in turn
+SCENARIOS = {  # an epoch has 7 batches; what the run is of, where it dies in turn, and after which updates it goes on
     "within epochs, a validation and the test": (
         [EVERY_TWO],
         [("backward", 4), ("validation", 7), ("batch_end", 13), ("test", 21)],
+        [4, 6, 12, 21],
     ),
     "around the end of an epoch": (
         [EVERY_TWO, "model=transformer", "attention=multihead", "scheduler=plateau", "scheduler.patience=0"],
         [("validation_end", 7), ("epoch_end", 7), ("batch_start", 14), ("backward", 15)],
+        [6, 6, 14, 14],
     ),
-    "saved after validations alone": ([], [("backward", 3), ("batch_start", 7), ("backward", 13), ("epoch_end", 21)]),
+    "saved after validations alone": (
+        [],
+        [("backward", 3), ("batch_start", 7), ("backward", 13), ("epoch_end", 21)],
+        [0, 7, 7, 14],
+    ),
     "with nothing but its best checkpoint": (
-        ["callback=[seeding,throughput,checkpoint,early_stopping]", "scheduler=plateau", "scheduler.patience=0"],
+        [
+            *("callback=[seeding,throughput,checkpoint,early_stopping]", "scheduler=plateau", "scheduler.patience=0"),
+            "monitor=val/loss",  # which is better after each epoch
+        ],
         [("backward", 9), ("epoch_end", 14)],
+        [7, 14],
     ),
     "read twice, with words dropped and predicted": (
         [
@@ -59,23 +60,32 @@ SCENARIOS = {  # an epoch has 7 batches; what the run is of, and where it dies i
             *("token_dropout.target=0.2", "scheduled_sampling.share=0.3", "scheduled_sampling.steps=9"),
         ],
         [("backward", 5), ("batch_end", 11)],
+        [4, 10],
     ),
     "accumulated batches": (
         [EVERY_TWO, "trainer.accumulate_grad_batches=2"],
         [("backward", 3), ("validation", 4), ("backward", 9)],
+        [2, 4, 8],
     ),
-    "a number of steps": ([EVERY_TWO, "trainer.max_steps=10"], [("backward", 9), ("validation", 10), ("test", 10)]),
+    "a number of steps": (
+        [EVERY_TWO, "trainer.max_steps=10"],
+        [("backward", 9), ("validation", 10), ("test", 10)],
+        [8, 10, 10],
+    ),
     "stopped early": (
         ["callback.early_stopping.patience=1", "trainer.max_epochs=9", "optimizer.lr=0.0"],
         [("backward", 9), ("test", 14)],
+        [7, 14],
     ),
     "a rate that follows several validations of an epoch": (
         [EVERY_TWO, "trainer.val_check_interval=3", "scheduler=plateau", "scheduler.patience=0"],
         [("validation_end", 3), ("validation", 6), ("batch_start", 10), ("validation_end", 13)],
+        [2, 6, 10, 12],
     ),
     "two validations an epoch": (
         [EVERY_TWO, "trainer.val_check_interval=3"],
         [("validation", 3), ("batch_start", 6), ("backward", 10)],
+        [2, 6, 10],
     ),
 }
 
@@ -91,12 +101,12 @@ FAST = (
 def test_a_run_that_died_and_was_resumed_is_the_run_that_never_died(
     scenario: str, tmp_path: Path, pairs: list[str], trained_run: Path
 ) -> None:
-    options, stops = SCENARIOS[scenario]
+    options, stops, begins = SCENARIOS[scenario]
     whole = trained_run  # saved after its validations alone: saving more often changes nothing
     if set(options) - {EVERY_TWO}:
         whole = tmp_path / "whole"
         run_here(whole, *pairs, *options)
-    stopped_and_resumed(tmp_path / "stopped", [*pairs, *options], *stops)
+    assert stopped_and_resumed(tmp_path / "stopped", [*pairs, *options], *stops) == [0, *begins]
     assert_same_run(tmp_path / "stopped", whole)
 
 
@@ -104,7 +114,7 @@ def test_a_run_with_workers_that_died_and_was_resumed_is_the_run_without_them(
     tmp_path: Path, pairs: list[str], trained_run: Path
 ) -> None:
     options = [*pairs, "num_workers=2", EVERY_TWO]  # segmentations are sampled
-    stopped_and_resumed(tmp_path / "run", options, ("backward", 5), ("batch_end", 13))
+    assert stopped_and_resumed(tmp_path / "run", options, ("backward", 5), ("batch_end", 13)) == [0, 4, 12]
     assert_same_run(tmp_path / "run", trained_run)
 
 
@@ -124,6 +134,7 @@ def test_a_run_whose_last_checkpoint_is_broken_goes_on_exactly_from_the_one_befo
         os.truncate(last, position)
     caplog.clear()
     run_here(tmp_path / "broken", *pairs, "resume=auto")
+    assert begun[-1] == 10
     (named,) = [record.getMessage() for record in caplog.records if str(last) in record.getMessage()]
     assert named.endswith("; previous.ckpt is taken instead")
     assert_same_run(tmp_path / "broken", trained_run)
@@ -187,6 +198,7 @@ def test_a_run_whose_last_checkpoint_is_a_link_goes_on_exactly(
     last.rename(tmp_path / "kept")
     last.symlink_to(tmp_path / "kept")
     run_here(tmp_path / "run", *pairs, "resume=auto")
+    assert begun[-1] == 7
     assert_same_run(tmp_path / "run", trained_run)
 
 

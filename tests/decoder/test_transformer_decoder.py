@@ -141,6 +141,7 @@ def test_a_context_of_the_decoders_width_is_not_projected() -> None:
     assert all(layer.project_context is None for layer in ours.layers)
 
 
+@pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("project_values", [False, True])
 @pytest.mark.parametrize("score", [None, UniformScore])
@@ -153,6 +154,8 @@ def test_every_parameter_gets_a_gradient(score: type | None, project_values: boo
     for name, parameter in ours.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
+        is_shift = name.endswith("score.project_key.bias")  # adds the same to all scores of a row: the softmax stays
+        assert (parameter.grad.abs() > 1e-9).any() != is_shift, name
 
 
 def test_relative_positions_reach_self_attention_only() -> None:

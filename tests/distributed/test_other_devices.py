@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 from distributed.ranks import on_ranks
-from small_run import KilledError, run_here, write_pairs
+from small_run import KilledError, begun, run_here, write_pairs
 from torch.multiprocessing.spawn import ProcessRaisedException
 
 OPTIONS = [
     "callback.autosave.every_steps=1", "attention=bahdanau", "batch_tokens=370", "trainer.max_epochs=3",
-]  # fmt: skip # one device has eight batches an epoch, two have four each
+]  # fmt: skip
+BATCHES = {1: 8, 2: 4}  # an epoch, by the number of devices
 
 
 class Rows(pl.Callback):
@@ -37,12 +38,23 @@ def rows_read(folder: Path) -> dict[int, list[int]]:
     return found
 
 
-def train_on(devices: int, folder: Path, *options: str) -> None:
+def lines_written(folder: Path) -> dict[str, int]:
+    """Training batches by world size and rank."""
+    return {file.stem.removeprefix("rows_"): file.read_text().count("\n") for file in folder.glob("rows_*.txt")}
+
+
+def run_and_tell(*given: Any) -> int:
+    """Return after how many updates the run began."""
+    run_here(*given)
+    return begun[-1]
+
+
+def train_on(devices: int, folder: Path, *options: str) -> set[int]:
+    """Return after how many updates the run began on each device."""
     given = [folder / "run", *OPTIONS, *options, f"+callback.rows={{_target_:{__name__}.Rows,folder:{folder}}}"]
     if devices == 1:
-        run_here(*given)
-    else:
-        on_ranks(devices, run_here, folder, *given, "trainer.strategy=ddp", f"trainer.devices={devices}")
+        return {run_and_tell(*given)}
+    return set(on_ranks(devices, run_and_tell, folder, *given, "trainer.strategy=ddp", f"trainer.devices={devices}"))
 
 
 def killed_after(steps: int) -> str:
@@ -55,10 +67,15 @@ MANY = [(1, 2), (1, 4), (1, 8), (1, 12), (2, 3), (2, 7)]
 
 @pytest.mark.parametrize(("first", "steps"), [*FEW, *(pytest.param(*stop, marks=pytest.mark.slow) for stop in MANY)])
 def test_each_pair_is_read_once_in_each_epoch(first: int, steps: int, tmp_path: Path) -> None:
-    pairs = write_pairs(tmp_path)
-    with pytest.raises((KilledError, ProcessRaisedException)):
+    pairs, second = write_pairs(tmp_path), 3 - first
+    error, text = (KilledError, "^$") if first == 1 else (ProcessRaisedException, "KilledError")
+    with pytest.raises(error, match=text):
         train_on(first, tmp_path, *pairs, killed_after(steps))
-    train_on(3 - first, tmp_path, *pairs, "resume=auto")
+    before = {f"{first}_{rank}": steps for rank in range(first)}
+    assert lines_written(tmp_path) == before
+    assert train_on(second, tmp_path, *pairs, "resume=auto") == {steps}
+    after = 3 * BATCHES[second] - steps * BATCHES[second] // BATCHES[first]
+    assert lines_written(tmp_path) == before | {f"{second}_{rank}": after for rank in range(second)}
     found = rows_read(tmp_path)
     assert [sorted(found[epoch]) for epoch in range(3)] == [list(range(83))] * 3
 

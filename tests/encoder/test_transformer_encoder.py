@@ -181,6 +181,7 @@ def test_what_each_part_adds_is_dropped_out(norm: str) -> None:
     assert [residual.dropout.p for residual in residuals] == [0.25] * 4
 
 
+@pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @pytest.mark.parametrize("position", POSITIONS)
 def test_every_parameter_gets_a_gradient(position: str, norm: str) -> None:
@@ -189,6 +190,9 @@ def test_every_parameter_gets_a_gradient(position: str, norm: str) -> None:
     for name, parameter in ours.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
+        # These add the same to all scores of a row, which leaves the softmax as it is; rotated, a bias does not.
+        is_shift = name.endswith(("score.project_key.bias", "relative.reduce.bias")) and position != "rotary"
+        assert (parameter.grad.abs() > 1e-9).any() != is_shift, name
 
 
 @pytest.mark.parametrize("position", POSITIONS)

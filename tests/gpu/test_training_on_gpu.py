@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from configs import options
-from small_run import KilledError, assert_same_run, run_here, said, start
+from small_run import KilledError, assert_same_run, begun, run_here, said, start
 
 from seq2seq_attn.inference.translator import Translator
 
@@ -68,6 +68,7 @@ def test_a_resumed_run_equals_one_that_was_never_stopped(
     with pytest.raises(KilledError):
         run_here(tmp_path / "cut", *common, killer)
     run_here(tmp_path / "cut", *common, "resume=auto")
+    assert begun[-1] == 7
     assert_same_run(tmp_path / "whole", tmp_path / "cut")
 
 

@@ -66,6 +66,7 @@ VARIED = [
 ]
 pytestmark = pytest.mark.usefixtures("double")
 
+ROUNDING = 1e-9  # of gradients, at most
 DEPTH = 2  # layers of the models with several attentions
 
 SOURCE = torch.tensor([[4, 5, 6, 7, 3], [8, 9, 3, 0, 0], [10, 3, 0, 0, 0]])
@@ -172,6 +173,7 @@ def test_every_parameter_gets_a_gradient(encoder: str, decoder: str, attention: 
     for name, parameter in model.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.isfinite().all(), name
+        assert (parameter.grad.abs() > ROUNDING).any(), name
 
 
 @pytest.mark.parametrize(("encoder", "decoder", "attention"), models("weights"))

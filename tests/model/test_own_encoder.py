@@ -40,7 +40,7 @@ def test_it_is_read_by_the_widths_that_it_states() -> None:
     source, target = torch.tensor([[4, 5, 6]]), torch.tensor([[1, 4]])
     decoded = model(source, torch.ones_like(source, dtype=torch.bool), target)
     decoded.hidden.sum().backward()
-    assert all(parameter.grad is not None for parameter in model.embed_source.parameters())
+    assert all((parameter.grad != 0).any() for parameter in model.embed_source.parameters())
 
 
 def test_missing_widths_are_named() -> None:

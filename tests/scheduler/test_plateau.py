@@ -5,13 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from small_run import KilledError, assert_same_run, rows, run_here
+from small_run import assert_same_run, rows, run_here, stopped_and_resumed
 
 pytestmark = pytest.mark.usefixtures("quiet")
 NEVER_BETTER = [
     "scheduler=plateau", "scheduler.patience=0", "monitor=val/loss", "+scheduler.threshold=0.999999",
     "optimizer.lr=0.05", "trainer.max_epochs=2",
 ]  # fmt: skip
+EVERY_TWO = "callback.autosave.every_steps=2"
 
 
 def rates(folder: Path) -> list[float]:
@@ -26,16 +27,12 @@ def test_every_validation_counts_and_a_run_killed_around_them_is_the_run_that_wa
     run_here(tmp_path / "whole", *given)
     expected = [0.05] * 6 + [0.025] * 4 + [0.0125] * 3 + [0.00625]
     assert rates(tmp_path / "whole") == pytest.approx(expected, rel=1e-6)
-    for saved, stops in (
-        (["callback.autosave.every_steps=2"], [("validation", 6), ("validation_end", 6), ("batch_start", 10)]),
-        (["~callback.autosave"], [("backward", 5), ("validation_end", 10)]),
+    for saved, stops, begins in (
+        (EVERY_TWO, [("validation", 6), ("validation_end", 6), ("batch_start", 10)], [6, 6, 10]),
+        ("~callback.autosave", [("backward", 5), ("validation_end", 10)], [3, 6]),
     ):
         folder = tmp_path / f"{len(stops)}"
-        for hook, step in stops:
-            killer = f"+callback.killed={{_target_:small_run.Killed,hook:{hook},step:{step}}}"
-            with pytest.raises(KilledError):
-                run_here(folder, *given, *saved, killer, "resume=auto")
-        run_here(folder, *given, *saved, "resume=auto")
+        assert stopped_and_resumed(folder, [*given, saved], *stops) == [0, *begins]
         assert rates(folder) == rates(tmp_path / "whole")
     assert_same_run(tmp_path / "3", tmp_path / "whole")
 

@@ -33,13 +33,14 @@ def test_a_limit_is_that_of_a_sentence_and_not_of_its_padded_batch() -> None:
 
 
 def test_products_of_lengths_are_not_rounded_to_the_next_number() -> None:
-    for tenths in range(1, 40):
-        for length in range(1, 121):
-            mask = torch.ones(1, length, dtype=torch.bool)
-            ratio = tenths / 20
-            given = limits(max_length=1000, max_relative_length=ratio, max_extra_length=0, min_relative_length=ratio)
-            ((least, most),) = pairs(*given(mask, None, None))
-            assert (most, least) == (tenths * length // 20, min(-(-tenths * length // 20), tenths * length // 20))
+    lengths = range(1, 121)
+    mask = torch.arange(120) < torch.tensor(lengths)[:, None]
+    for twentieths in range(1, 40):
+        ratio = twentieths / 20
+        _, most = limits(max_relative_length=ratio)(mask, None, None)
+        least, _ = limits(min_relative_length=ratio)(mask, None, None)
+        assert most.tolist() == [twentieths * length // 20 for length in lengths]
+        assert least.tolist() == [-(-twentieths * length // 20) for length in lengths]
 
 
 def test_the_lower_of_the_upper_limits_and_the_upper_of_the_lower_ones_hold() -> None:

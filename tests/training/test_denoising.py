@@ -11,7 +11,7 @@ import torch
 from configs import compose_train
 from one_sided import run_on_text, write_text
 from shared_folder import shared_folder
-from small_run import KilledError, rows, weights
+from small_run import KilledError, begun, rows, weights
 
 from seq2seq_attn.checkpoint.load import load
 from seq2seq_attn.data.data_module import TranslationDataModule
@@ -82,6 +82,7 @@ def test_a_run_that_was_killed_resumes_to_the_same_numbers(run: Path, tmp_path: 
     with pytest.raises(KilledError):
         run_on_text(tmp_path / "run", text, *DENOISING, KILLED, "callback.autosave.every_steps=1")
     run_on_text(tmp_path / "run", text, *DENOISING, "resume=auto")
+    assert begun[-1] == 4
     ours, theirs = weights(tmp_path / "run", "last.ckpt"), weights(run, "last.ckpt")
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     assert [row["train/loss"] for row in rows(tmp_path / "run")] == [row["train/loss"] for row in rows(run)]

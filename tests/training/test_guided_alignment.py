@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from checkpoint.test_resume import stopped_and_resumed
 from configs import built, compose_train, composed
-from small_run import assert_same_run, rows, run_here
+from small_run import assert_same_run, rows, run_here, stopped_and_resumed
 from tiny import SENTENCES, tokenizer, write_checkpoint
 from training.test_toy_tasks import make_batch, model_for, sentences
 
@@ -107,7 +106,7 @@ def test_a_guided_run_that_died_and_was_resumed_is_the_run_that_never_died(
     options += ["attention.normalizer.soft_probability=0.5"]  # as in its paper, which learns in fewer updates
     options += ["trainer.accumulate_grad_batches=2", "trainer.max_steps=8"]
     run_here(tmp_path / "whole", *options)
-    stopped_and_resumed(tmp_path / "stopped", options, ("backward", 3))
+    assert stopped_and_resumed(tmp_path / "stopped", options, ("backward", 3)) == [0, 2]
     assert_same_run(tmp_path / "stopped", tmp_path / "whole")
     losses = [float(row["train/alignment_loss"]) for row in rows(tmp_path / "whole") if row.get("train/alignment_loss")]
     assert len(losses) > 4

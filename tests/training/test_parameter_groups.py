@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from configs import built, compose_train, composed, model_of
-from small_run import KilledError, rows, run_here, weights
+from small_run import KilledError, begun, rows, run_here, weights
 
 from seq2seq_attn.checkpoint.load import read_checkpoint
 from seq2seq_attn.errors import UserError
@@ -164,6 +164,7 @@ def test_each_rate_follows_the_schedule_and_a_resumed_run_keeps_the_groups(
         run_here(tmp_path / "new", *pairs, *SHORT, GROUPS, f"ckpt_path={tmp_path / 'old.ckpt'}")
     copytree(tmp_path / "stopped", tmp_path / "changed")
     run_here(tmp_path / "stopped", *pairs, *SHORT, GROUPS, "resume=auto")
+    assert begun[-1] == 4
     assert rows(tmp_path / "stopped") == rows(tmp_path / "whole")
     ours, theirs = (weights(tmp_path / run, "last.ckpt") for run in ("stopped", "whole"))
     assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
@@ -171,6 +172,7 @@ def test_each_rate_follows_the_schedule_and_a_resumed_run_keeps_the_groups(
     # With another rate and decay, the groups keep theirs.
     longer = ("trainer.max_steps=9", "optimizer.lr=0.03", "optimizer.weight_decay=0.3", "resume=auto")
     run_here(tmp_path / "changed", *pairs, *SHORT, GROUPS, *longer)
+    assert begun[-1] == 4
     factor = saved_groups(tmp_path / "changed")[0]["lr"] / 0.03
     assert [(group["lr"], group["weight_decay"]) for group in saved_groups(tmp_path / "changed")] == [
         (0.03 * factor, 0.3),

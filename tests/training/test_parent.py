@@ -17,7 +17,7 @@ from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 from small_checkpoint import write_checkpoint
-from small_run import CALLBACKS, KilledError, assert_same_run, weights
+from small_run import CALLBACKS, KilledError, assert_same_run, begun, weights
 
 from seq2seq_attn.checkpoint.checkpoint_file import write_checkpoint as write_whole
 from seq2seq_attn.checkpoint.export_safetensors import main as export
@@ -275,6 +275,7 @@ def test_a_resumed_run_is_exact_and_reads_its_parent_no_more(
     identity = {"path": str(parent), "sha256": sha256(parent)}
     parent.unlink()
     tune(tmp_path / "run", *options)
+    assert begun[-1] == 4
     assert_same_run(tmp_path / "whole", tmp_path / "run")
     assert json.loads((tmp_path / "run" / "provenance.json").read_text())["init_from"].items() >= identity.items()
     with pytest.raises(

@@ -150,7 +150,7 @@ def test_bfloat16_trains_nearly_as_float32(witnessed: Callable[..., Any], tmp_pa
     (full, half) = (losses(tmp_path / f"{name}.csv") for name in ("32-true", "bf16-mixed"))
     assert len(full) == len(half) == 5
     assert full != half
-    assert half == pytest.approx(full, rel=0.05)
+    assert half == pytest.approx(full, rel=0.01)
 
 
 def losses(file: Path) -> list[float]:

@@ -9,7 +9,17 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
-from small_run import KilledError, assert_same_run, results, rows, run_here, weights, write_pairs
+from small_run import (
+    KilledError,
+    assert_same_run,
+    begun,
+    results,
+    rows,
+    run_here,
+    stopped_and_resumed,
+    weights,
+    write_pairs,
+)  # fmt: skip
 
 from seq2seq_attn.checkpoint.load import read_checkpoint
 from seq2seq_attn.comparison.read import curve_of, read_log
@@ -53,12 +63,9 @@ def test_every_validation_reads_the_same_share_and_the_best_is_scored_on_all(
 def test_a_run_killed_within_such_a_validation_and_at_its_end_resumes_exactly(
     shared: tuple[Path, list[list[int]]], pairs: list[str], tmp_path: Path
 ) -> None:
-    first = results(shared[0])["steps"] // 2  # the end of the first epoch
-    for hook in ("validation", "validation_end"):
-        killed = f"+callback.killed={{_target_:small_run.Killed,hook:{hook},step:{first}}}"
-        with pytest.raises(KilledError):
-            run_here(tmp_path / "parts", *pairs, *SHARE, killed, "resume=auto")
-    run_here(tmp_path / "parts", *pairs, *SHARE, "resume=auto")
+    options = [*pairs, *SHARE, "callback.autosave.every_steps=2"]  # without, nothing would be saved before the stops
+    stops = [(hook, 7) for hook in ("validation", "validation_end")]
+    assert stopped_and_resumed(tmp_path / "parts", options, *stops) == [0, 6, 6]
     assert_same_run(shared[0], tmp_path / "parts")
 
 
@@ -72,6 +79,7 @@ def test_the_size_of_its_batches_changes_nothing_that_is_trained_and_a_resumed_r
         run_here(tmp_path, *pairs, *SHARE, "eval_batch_tokens=30", watched, killed)
     with caplog.at_level("INFO", "seq2seq_attn"):
         run_here(tmp_path, *pairs, *SHARE, "eval_batch_tokens=90", watched, "resume=auto")
+    assert begun[-1] == 7
     assert not [line for line in caplog.messages if "eval_batch_tokens" in line]  # it is no other run
     assert [sorted(of) for of in seen] == [[0, 4, 9, 13, 18]] * 2
     names = ("train/loss", "lr", "step")
