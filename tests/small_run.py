@@ -127,8 +127,13 @@ def start(folder: Path, *overrides: str, seconds: float = 0.0) -> subprocess.Pop
             stderr=said,
             start_new_session=True,
             preexec_fn=listen_to_sigint,
-            env=os.environ | {"COLUMNS": "120", "PYTHONPATH": str(ROOT / "tests")},
+            env=os.environ | {"COLUMNS": "120", "PYTHONPATH": with_tests(os.environ.get("PYTHONPATH"))},
         )
+
+
+def with_tests(path: str | None) -> str:
+    """Return a PYTHONPATH, to which the tests are added."""
+    return os.pathsep.join([str(ROOT / "tests"), *([path] if path else [])])
 
 
 def listen_to_sigint() -> None:
