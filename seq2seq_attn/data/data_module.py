@@ -11,6 +11,7 @@ from typing import Any, final
 
 import numpy as np
 import pytorch_lightning as pl
+import torch
 from jaxtyping import Int64
 from pytorch_lightning.utilities.warnings import PossibleUserWarning
 from torch.utils.data import DataLoader
@@ -239,6 +240,10 @@ class TranslationDataModule(pl.LightningDataModule):
         )
         growth = max(num_tokens(drawn, rows) / num_tokens(plain, rows) for rows in islice(sampler, 20))
         return max(1, int(self.batch_tokens / growth))
+
+    def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
+        """Return the batch on a device, without waiting for a copy from pinned memory."""
+        return batch.to(device, non_blocking=device.type == "cuda")
 
     def _loader(self, name: str, sampler: TokenBatchSampler) -> DataLoader[Batch]:
         draws = name == "train" and self.tokenizer.sampling_alpha > 0.0

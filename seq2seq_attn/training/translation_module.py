@@ -252,10 +252,6 @@ class TranslationModule(pl.LightningModule):
             self._log_metrics(name)
             self.tested.append(name)
 
-    def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
-        """Return the batch on a device, without waiting for a copy from pinned memory."""
-        return batch.to(device, non_blocking=device.type == "cuda")
-
     def translate(self, batch: Batch) -> list[list[int]]:
         """Return the token ids of the search's translations of a batch."""
         if batch.source.is_cuda:

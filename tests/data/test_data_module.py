@@ -194,3 +194,17 @@ def test_the_yaml_gives_the_corpus(name, kind):
     corpus = instantiate(config.data, _convert_="all")
     assert type(corpus) is kind
     assert corpus.cleaning.max_words == 7
+
+
+def test_a_copy_of_a_batch_to_a_gpu_is_not_waited_for(corpus, tmp_path, monkeypatch):
+    data, given = make(corpus, tmp_path), []
+    batch = next(iter(data.train_dataloader()))
+
+    def record(tensor, device, non_blocking):
+        given.append((device, non_blocking))
+        return tensor
+
+    monkeypatch.setattr(torch.Tensor, "to", record)
+    for kind in ("cuda", "cpu"):
+        data.transfer_batch_to_device(batch, torch.device(kind), 0)
+    assert set(given) == {(torch.device("cuda"), True), (torch.device("cpu"), False)}

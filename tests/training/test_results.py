@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 import torch
 
-from seq2seq_attn.batch import Batch
 from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
 from seq2seq_attn.logger.tensorboard_logger import TensorBoardRun
 from seq2seq_attn.training.results import log_translations, peak_memory_bytes, print_results, write_translations
@@ -67,17 +66,3 @@ def test_a_run_on_the_cpu_has_its_own_peak_where_there_is_a_gpu(monkeypatch: pyt
     monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 5)
     assert peak_memory_bytes(torch.device("cpu")) > 1e6
     assert peak_memory_bytes(torch.device("cuda:0")) == 5
-
-
-def test_a_copy_of_a_batch_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = []
-
-    def record(tensor: torch.Tensor, device: torch.device, non_blocking: bool) -> torch.Tensor:
-        given.append((device, non_blocking))
-        return tensor
-
-    ids, lengths, device = torch.ones(1, 2, dtype=torch.long), torch.tensor([2]), torch.device("cuda")
-    batch = Batch(ids, lengths, ids == 1, ids, ids, lengths, ids == 1, lengths)
-    monkeypatch.setattr(torch.Tensor, "to", record)
-    TranslationModule.transfer_batch_to_device(TranslationModule.__new__(TranslationModule), batch, device, 0)
-    assert set(given) == {(device, True)}
