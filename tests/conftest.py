@@ -6,7 +6,9 @@ import gc
 import importlib
 import logging
 import os
+import shutil
 import signal
+import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +27,8 @@ os.fsync = lambda descriptor: None  # no test sees the power fail
 def pytest_configure(config: pytest.Config) -> None:
     """Prepare a process that runs tests; one that hands them out to others needs none of these imports."""
     of_others = hasattr(config, "workerinput")
+    if not of_others:  # the others inherit it
+        use_own_cache(config)
     if not of_others and config.getoption("numprocesses", None):
         return
     if of_others:  # the import hook would have what a module of the package imports compiled once more
@@ -36,6 +40,13 @@ def pytest_configure(config: pytest.Config) -> None:
     jaxtyping.jaxtyped = checked_types.jaxtyped  # with which the import hook decorates the package
     checked_types.check_arrays_faster()
     faster_hydra.compose_faster()
+
+
+def use_own_cache(config: pytest.Config) -> None:
+    """Have every process of this test run share a cache of its own, neither the user's nor one of an earlier run."""
+    folder = tempfile.mkdtemp(prefix="seq2seq_attn_cache_")
+    os.environ["SEQ2SEQ_ATTN_CACHE"] = folder
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 @pytest.hookimpl(trylast=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import faster_hydra
@@ -94,3 +95,10 @@ def test_what_hydra_refuses_is_refused_with_its_sentence() -> None:
 def test_each_caller_has_a_config_of_its_own() -> None:
     compose_train("seed=5").seed = 6
     assert compose_train("seed=5").seed == 5
+
+
+def test_the_cache_is_one_of_this_test_run_and_by_default_in_the_home_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = compose_train()
+    assert config.paths.cache_dir == os.environ["SEQ2SEQ_ATTN_CACHE"]
+    monkeypatch.delenv("SEQ2SEQ_ATTN_CACHE")
+    assert config.paths.cache_dir == "~/.cache/seq2seq_attn"
