@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
@@ -31,14 +32,24 @@ def run_environment(composed: DictConfig) -> Iterator[Path]:
     pl.seed_everything(composed.seed, workers=True, verbose=False)
     if not is_first():  # warnings are the same in all processes, and the first prints them
         logging.getLogger("seq2seq_attn").setLevel(logging.ERROR)
-        # 0 on a node that is started by hand, until the Trainer is built
-        rank_zero_only.rank = max(1, rank_zero_only.rank)  # type: ignore[attr-defined]
-    with one_slurm_task(), shared_run_dir(composed.paths.run_dir) as shared, logged_warnings():
+    with rank_before_trainer(), one_slurm_task(), shared_run_dir(composed.paths.run_dir) as shared, logged_warnings():
         run_dir = Path(shared)
         with only_process_in(run_dir) if is_first() else nullcontext():
             OmegaConf.set_readonly(composed, False)
             composed.paths.run_dir = shared
             yield run_dir
+
+
+@contextmanager
+def rank_before_trainer() -> Iterator[None]:
+    """Tell Lightning which process is the first: on a node that is started by hand it knows only by the Trainer."""
+    function: Any = rank_zero_only
+    before = function.rank
+    function.rank = before if is_first() else max(1, before)
+    try:
+        yield
+    finally:
+        function.rank = before
 
 
 @contextmanager

@@ -25,5 +25,6 @@ def test_the_first_process_of_another_node_that_is_started_by_hand_leaves_the_ru
     with run_environment(config) as run_dir:
         prepare_run_folder(run_dir)
         run_id(run_dir / "wandb_run_id", resume=None)
+    assert rank_zero_only.rank == 0  # of the next run of this process
     assert [path.name for path in tmp_path.iterdir()] == ["wandb_run_id"]
     assert (tmp_path / "wandb_run_id").read_text() == "of the first\n"
