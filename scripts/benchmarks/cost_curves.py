@@ -68,14 +68,14 @@ takes more than {timeout:g} s is "too slow". Tables of positions have n position
 
 Made by {commands}{commits}.
 
-In a checkout this command keeps the rows that the file of figures has; to measure them, give another file by
-`--output FILE.json`.
+The file of figures is only extended on the processor and with the torch version that measured it; elsewhere, give
+another file by `--output FILE.json`.
 """
 GROWTH = (1.2, 6.0)  # of the time per doubling of the length; a quadratic step takes 4 times as long
 IRREGULAR = """
-† Per doubling of the length the time grew less than {least:g} times or more than {most:g} times since the length
-before, so one of the two figures was disturbed by other load, or the time does not grow regularly there. These rows
-should be measured again before anything is concluded from them.
+† Since the length before, the time grew less than {least:g} times or more than {most:g} times per doubling. At the
+longest length that fits into memory this may be growth near its limit; elsewhere other load may have disturbed one of
+the two figures, which should be measured again before anything is concluded from them.
 """
 
 
@@ -372,8 +372,8 @@ def weights_note(names: Iterable[str], about: dict[str, Any]) -> str:
         return ""
     groups = "; ".join(f"{count:,} in {', '.join(fewer[count])}" for count in sorted(fewer))
     return (
-        f"× compares whole layers, and not the attention alone: `{REFERENCE}` has {counts[REFERENCE]:,} weights in its "
-        "projections, whose products are part of its time. Presets without tables of positions that have fewer: "
+        f"× compares whole layers, not attention alone: `{REFERENCE}` has {counts[REFERENCE]:,} weights in its "
+        "projections, whose products are part of its time. Without position tables, these presets have fewer weights: "
         f"{groups}."
     )
 

@@ -116,10 +116,11 @@ def table(title: str, ways: dict[str, Any], sentences: int) -> str:
     ]
     ours = ways["ours"]["seconds"]
     for name, result in sorted(ways.items(), key=lambda item: median(item[1]["seconds"])):
-        usual, best = median(result["seconds"]), min(result["seconds"])
+        usual, best, turns = median(result["seconds"]), min(result["seconds"]), len(result["seconds"])
+        fastest = (f"{best / min(ours):.2f}", f"{sentences / best:,.0f}") if turns > 1 else ("–", "–")
         lines.append(
-            f"| {NAMES[name]} | {len(result['seconds'])} | {usual / median(ours):.2f} | {best / min(ours):.2f} | "
-            f"{sentences / usual:,.0f} | {sentences / best:,.0f} | {result['same']:.1%} | {result['bleu']:.2f} |"
+            f"| {NAMES[name]} | {turns} | {usual / median(ours):.2f} | {fastest[0]} | "
+            f"{sentences / usual:,.0f} | {fastest[1]} | {result['same']:.1%} | {result['bleu']:.2f} |"
         )
     return "\n".join(lines)
 

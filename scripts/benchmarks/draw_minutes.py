@@ -84,12 +84,12 @@ UNSORTED = (
     "padding, {theirs:,.0f} are text in an update of JoeyNMT, and {ours:,.0f} in one of ours. "
 )
 BEFORE = (
-    "The figures of JoeyNMT on this page are of such batches, half as much text an update as ours. They are also from "
-    "before its embeddings were initialized as in its own configs/rnn_small.yaml (normal, 0.1). They are no equal "
-    "comparison and do not show what JoeyNMT reaches in this time; a new run gets the initializer and batches twice as "
-    "large."
+    "The figures of JoeyNMT on this page are of such batches; on Tatoeba the padding was not counted. They are also "
+    "from before its embeddings were initialized as in its own configs/rnn_small.yaml (normal, 0.1). They are no equal "
+    "comparison and do not show what JoeyNMT reaches in this time. New runs use that initializer and batches twice as "
+    "large; write them to another file with `--output`."
 )
-SINCE = "Its batches are therefore twice as large here, so that about as much text fills an update."
+SINCE = "Its batches are therefore twice as large here; on Tatoeba the padding was not counted."
 COMPARED = {
     *(
         "batch_tokens",
@@ -127,7 +127,10 @@ def draw(file: Path) -> Path:
             name=literal(file.stem),
             machines=literal("; ".join(machines)),
             epochs=next((run["epochs"] for run in every if "epochs" in run), "its"),
-            command=code(f"python -m scripts.benchmarks.minutes --data fra.txt{changes(results)}{output(file)}"),
+            command=code(
+                f"python -m scripts.benchmarks.minutes --data fra.txt{changes(results)}{output(file)}"
+                f"{trained_alike(programs)}"
+            ),
         ),
         encoding="utf-8",
     )
@@ -149,6 +152,13 @@ def output(file: Path) -> str:
     return "" if file.stem == USUAL else f" --output docs/benchmarks/{file.stem}.json"
 
 
+def trained_alike(programs: dict[str, Any]) -> str:
+    """Return the option that leaves JoeyNMT out of the command, where its runs are older than its settings."""
+    if "joeynmt_rnn" not in programs or is_new(programs["joeynmt_rnn"]):
+        return ""
+    return " --programs " + " ".join(name for name in NAMES if not name.startswith("joeynmt"))
+
+
 def choices(programs: dict[str, Any], experiment: str) -> str:
     """Return what was chosen for each program, and what makes the training of JoeyNMT another one."""
     lines = []
@@ -161,8 +171,8 @@ def choices(programs: dict[str, Any], experiment: str) -> str:
     old = "joeynmt_rnn" in programs and not is_new(programs["joeynmt_rnn"])
     if any(name.startswith("joeynmt") for name in programs):
         turns = read_figures(SPEED, "sizes")["sizes"]["B"]["1"]
-        theirs, ours = (of_an_update(turns[name]["turns"], "tokens") for name in ("joeynmt", "ours"))
-        padding = 1 - theirs / of_an_update(turns["joeynmt"]["turns"], "padded_tokens")
+        theirs, ours = (mean_per_update(turns[name]["turns"], "tokens") for name in ("joeynmt", "ours"))
+        padding = 1 - theirs / mean_per_update(turns["joeynmt"]["turns"], "padded_tokens")
         lines.append(UNSORTED.format(theirs=theirs, ours=ours, padding=padding) + (BEFORE if old else SINCE))
     return "\n".join(fill(f"- {line}", 120, subsequent_indent="  ", break_on_hyphens=False) for line in lines)
 
@@ -172,7 +182,7 @@ def is_new(runs: dict[str, Any]) -> bool:
     return all("embed_init_weight" in run["settings"] for run in runs.values())
 
 
-def of_an_update(turns: Sequence[dict[str, Any]], count: str) -> float:
+def mean_per_update(turns: Sequence[dict[str, Any]], count: str) -> float:
     return float(sum(turn[count] for turn in turns) / sum(turn["updates"] for turn in turns))
 
 

@@ -61,7 +61,7 @@ class Peer(NamedTuple):
 
 
 TRANSFORMER: Settings = {"model": "transformer", "layers": 3, "heads": 4, "ff_dim": 512, "dropout": 0.1}
-PEERS = {  # with schedules that their documentation has, and rates that were tried on the validation set
+PEERS = {  # rates were tried on the validation set; the page says where the schedules are from
     "joeynmt_rnn": Peer(
         "joeynmt",
         {"model": "rnn", "dropout": 0.2, "lr": 0.003, "embed_init_weight": 0.1, "validation_updates": 200},
@@ -145,16 +145,23 @@ def read_results(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def check_settings(programs: dict[str, Any], options: argparse.Namespace) -> None:
-    """Check that the runs of a program that gets further ones have its settings of today.
+    """Check that the runs of a program that gets further ones have its settings of today, and are of this machine.
 
     Raises:
         UserError: if one has others, whose mean with new runs would be of two trainings.
     """
     for name in options.programs:
         runs = programs.get(name, {})
-        if name == OURS or all(str(seed) in runs for seed in options.seeds):
+        if all(str(seed) in runs for seed in options.seeds):
             continue
-        expected = PEERS[name].settings | changed(options.setting)
+        for run in runs.values():
+            if run["machine"] != machine():
+                was = ", torch ".join(run["machine"].values())
+                raise UserError(f"{options.output} has runs of {name} on {was}; give another --output for this machine")
+        if name == OURS:
+            continue
+        batch_tokens = composed(overrides(options)).batch_tokens * PEERS[name].batch_factor
+        expected = PEERS[name].settings | {"batch_tokens": batch_tokens} | changed(options.setting)
         for key, value in expected.items():
             others = [run["settings"].get(key) for run in runs.values() if run["settings"].get(key) != value]
             if others:

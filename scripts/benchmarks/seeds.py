@@ -230,11 +230,11 @@ All runs and this page{data}:
 
 The first command resumes after an interruption. The raw figures are in [{name}.json]({name}.json).
 """
-FEW = " † A row of fewer than {seeds} seeds is neither better nor worse than another."
+FEW = " † Fewer than {seeds} seeds: too few to call the row better or worse."
 LEFT_OUT = """
 
 Runs of a row that were trained on different devices, or with different numbers of updates an epoch, are not averaged:
-the table has those of the kind with the most seeds. The .json alone has
+the table shows the largest group. The other runs are only in the .json:
 {runs}.
 """
 RANKS = """\
@@ -404,7 +404,7 @@ def write_pages(options: argparse.Namespace) -> None:
 
 def page_text(name: str, rows: Sequence[dict[str, Any]], page: str) -> str:
     plan, finished = PLANS[name], len(rows)
-    rows, others = of_one_kind(plan, rows)
+    rows, others = comparable_runs(plan, rows)
     signatures = sorted({row["bleu_signature"] for row in rows if "bleu_signature" in row})
     trained = [row for row in plan.rows if any(run["row"] == row for run in rows)]
     example = command(Run(name, trained[-1], SEEDS[0]), None if plan.corpus is None else Path("CORPUS"))
@@ -433,7 +433,7 @@ def page_text(name: str, rows: Sequence[dict[str, Any]], page: str) -> str:
     )
 
 
-def of_one_kind(plan: Plan, rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+def comparable_runs(plan: Plan, rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the runs that a page averages, of each row those of the kind with the most seeds, and the others."""
     kinds = {name: kinds_of([row for row in rows if row["row"] == name]) for name in plan.rows}
     usual = max(kinds[next(iter(plan.rows))], key=len, default=[])

@@ -75,7 +75,8 @@ ATTENTIONS = """\
 Alignment error rate (AER, in percent, lower is better) of the guided head of each attention on aligned pairs of the
 Canadian Hansards (WPT 2003). Each model was trained once, for {updates} updates on the pairs of
 [guided_alignment.md](guided_alignment.md), with its head guided by eflomal's links as there. The attention is the one
-from the decoder to the source. {finished} of {all} runs have finished; the commands below train what is left.
+from the decoder to the source. {finished} of {all} runs have finished; the commands below train what a folder of runs
+lacks.
 
 {table}
 

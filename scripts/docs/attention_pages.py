@@ -187,7 +187,7 @@ def cost(preset: str) -> str:
         if option_reads_history(preset):
             return "It needs the weights of the steps before, so a whole sequence at once was not measured."
         measuring = f"python -m scripts.benchmarks.cost_curves --presets {preset} --output FILE.json"
-        return f"It has not been measured; `{measuring}` does."
+        return f"It has not been measured yet; `{measuring}` measures it."
     return (
         f"A step of self-attention, forward and backward, on one thread ({about['processor']}, width {about['width']}, "
         f"{about['heads']} heads). ×: the time of `multihead` divided by this one; above 1 is faster.\n\n"

@@ -6,11 +6,9 @@ from typing import Any, final
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.precision import at_least_float32
 
 RISE = 8  # eta of Shamir and Zhang's polynomial-decay averaging
@@ -45,11 +43,6 @@ class EMA(pl.Callback):
         self._raw: dict[str, Tensor] | None = None  # while the model has the averaged weights
 
     def setup(self, trainer: Any, pl_module: pl.LightningModule, stage: str) -> None:
-        if not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
-            raise UserError(
-                "callback=ema averages whole weights, of which each device has a part here; use trainer=ddp, or leave "
-                "it out"
-            )
         if stage == "fit":
             self._weights = {n: p for n, p in pl_module.named_parameters() if p.requires_grad}
             self.updates, self._average, self._raw = 0, {}, None

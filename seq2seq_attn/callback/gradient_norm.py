@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any, final
 
 import pytorch_lightning as pl
-import torch
-from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 from torch.nn.utils import get_total_norm
 from torch.optim import Optimizer
 
@@ -23,10 +21,6 @@ class GradientNorm(pl.Callback):
             return
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         norm = get_total_norm([parameter.grad for parameter in parameters if parameter.grad is not None])
-        if not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
-            norm = norm.square()  # of this rank's shard
-            torch.distributed.all_reduce(norm)
-            norm = norm.sqrt()
         scaler = getattr(trainer.precision_plugin, "scaler", None)
         if scaler is not None and getattr(optimizer, "_step_supports_amp_scaling", False):
             norm = norm / scaler.get_scale()  # a fused optimizer takes the scale from the gradients in its step

@@ -6,7 +6,6 @@ from typing import Any, final
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 from pytorch_lightning.utilities.seed import isolate_rng
 
 from seq2seq_attn.batch import Batch
@@ -19,7 +18,7 @@ class MemoryProbe(pl.Callback):
 
     They are the batch of most padded tokens and that of most tokens times length, which the attention weights take.
     Subword sampling may make a later batch longer. If memory runs out, here or later, one sentence names the override
-    that helps. A sharded model is not tried.
+    that helps.
 
     Args:
         on_cpu: try there too, where the system may end the process before anything can be reported.
@@ -29,8 +28,7 @@ class MemoryProbe(pl.Callback):
         self.on_cpu = on_cpu
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        whole = isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy)
-        if not whole or (pl_module.device.type == "cpu" and not self.on_cpu):
+        if pl_module.device.type == "cpu" and not self.on_cpu:
             return
         loader = trainer.train_dataloader
         before = [(buffer, buffer.clone()) for buffer in pl_module.buffers()]

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, final
 import pytorch_lightning as pl
 import torch
 from jaxtyping import Float
-from pytorch_lightning.strategies import DDPStrategy, SingleDeviceStrategy
 from torch import Tensor
 from torch.nn.utils import get_total_norm
 from torch.optim import Optimizer
@@ -77,9 +76,6 @@ class SkipNonfinite(pl.Callback):
         parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
         skipped = (~get_total_norm(gradients).isfinite()).float()
-        if not isinstance(trainer.strategy, SingleDeviceStrategy | DDPStrategy):
-            # A rank has a part of each gradient.
-            torch.distributed.all_reduce(skipped, torch.distributed.ReduceOp.MAX)
         if not skip_on_device(optimizer, skipped) and skipped.item():
             for parameter in parameters:
                 parameter.grad = None

@@ -1,6 +1,6 @@
 """SIGTERM, SIGHUP and SIGINT: save after the current update and leave with 143, 129 or 130, on all ranks alike.
 
-So does SIGUSR1, with 138, in a job of Slurm: `#SBATCH --signal=USR1@90` has it sent before the time limit.
+In a Slurm job SIGUSR1 does the same, with 138; `#SBATCH --signal=USR1@90` sends it before the time limit.
 """
 
 from __future__ import annotations

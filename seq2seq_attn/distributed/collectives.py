@@ -36,11 +36,11 @@ def num_ranks() -> int:
 
 
 @contextmanager
-def awaited() -> Iterator[None]:
-    """Surround what one process does alone for long: all leave together, however long the others wait.
+def others_wait() -> Iterator[None]:
+    """Let the other ranks wait, without a time limit, until the block has ended on all of them.
 
-    A collective would fail in them after half an hour. The barrier, private of Lightning 2.6.6, is the one with which
-    it awaits the preparation of data.
+    A collective would fail in them after half an hour. The barrier, private to Lightning 2.6.6, is the one that it uses
+    for the preparation of data.
     """
     from lightning_fabric.utilities.distributed import _InfiniteBarrier
 

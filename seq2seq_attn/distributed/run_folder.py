@@ -70,7 +70,8 @@ def announce(run_dir: str) -> None:
         return
     others = environment.world_size() - 1
     if is_first():
-        log.info(f"Waiting for {others} other process{'es' * (others > 1)} (on Slurm, srun starts them)")
+        by_slurm = " (srun starts them)" if isinstance(environment, SLURMEnvironment) else ""
+        log.info(f"Waiting for {others} other process{'es' * (others > 1)}{by_slurm}")
     with meeting(environment):
         store = connect(environment)
         if is_first():
@@ -126,8 +127,8 @@ def meeting(environment: ClusterEnvironment) -> Iterator[None]:
             yield
     except DistError as error:
         raise UserError(
-            f"process {environment.global_rank()} of {environment.world_size()} has waited in vain for the others "
-            f"({one_line(error)[:200]}); start all of them again, on Slurm with srun, with resume=auto"
+            f"process {environment.global_rank()} of {environment.world_size()} could not connect to the others "
+            f"({one_line(error)[:200]}); start all of them again with resume=auto, on Slurm by srun"
         ) from error
 
 

@@ -19,8 +19,8 @@ from seq2seq_attn.text import LINE_END
 INSTALL = "install unbabel-comet in an environment of its own, and give metric.comet.command=FOLDER/bin/comet-score"
 
 # what launchers set for the processes of a run, and the run for its threads
-OF_PROCESSES = ("RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "OMP_NUM_THREADS")
-OF_LAUNCHERS = ("MASTER_", "GROUP_", "ROLE_", "TORCHELASTIC_", "SLURM_")
+RANK_VARIABLES = ("RANK", "LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "OMP_NUM_THREADS")
+LAUNCHER_PREFIXES = ("MASTER_", "GROUP_", "ROLE_", "TORCHELASTIC_", "SLURM_")
 
 
 @final
@@ -76,7 +76,7 @@ def comet_scores(
             file.write_text("".join(LINE_END.sub(" ", line) + "\n" for line in lines), encoding="utf-8")
             options += [flag, str(file)]
         options += ["--only_system", "--to_json", str(folder / "scores.json")]
-        done = subprocess.run([*command, *options], capture_output=True, text=True, env=own_environment())
+        done = subprocess.run([*command, *options], capture_output=True, text=True, env=environment_without_ranks())
         if done.returncode:
             said = " ".join(done.stderr.strip().splitlines()[-1:]) or f"exit code {done.returncode}"
             raise UserError(
@@ -87,10 +87,10 @@ def comet_scores(
     return tuple(float(segment["COMET"]) for segment in segments)
 
 
-def own_environment() -> dict[str, str]:
+def environment_without_ranks() -> dict[str, str]:
     """Return the environment of a command that is no process of this run, and would take itself for one."""
     return {
         name: value
         for name, value in os.environ.items()
-        if name not in OF_PROCESSES and not name.startswith(OF_LAUNCHERS)
+        if name not in RANK_VARIABLES and not name.startswith(LAUNCHER_PREFIXES)
     }

@@ -44,13 +44,13 @@ def check_strategy(strategy: Any) -> None:
         kind = StrategyRegistry[name.lower()]["strategy"] if name.lower() in StrategyRegistry else None
     if isinstance(kind, type) and issubclass(kind, DIVIDING):
         raise UserError(
-            f"trainer.strategy={name} divides the weights of a model among devices, and each device needs a whole "
-            "model for its searches; use trainer=ddp"
+            f"trainer.strategy={name} divides the model or its optimizer state among devices, and each device needs "
+            "the whole model for its searches; use trainer=ddp"
         )
 
 
 def check_processes(trainer: Any) -> None:
-    """Refuse processes that are not as many as the devices: each would train alone, or some devices not at all.
+    """Refuse a run whose number of processes differs from its number of devices, which would train on some of them.
 
     Raises:
         UserError: with both numbers.
@@ -68,7 +68,10 @@ def check_processes(trainer: Any) -> None:
         if environment is not None:
             environment.validate_settings(trainer.num_devices, trainer.num_nodes)
     except ValueError as error:
-        raise UserError(f"{started} processes were started otherwise than {chosen}: {error}") from error
+        raise UserError(
+            f"the {started} processes are not spread over the nodes as trainer.devices={trainer.num_devices} and "
+            f"trainer.num_nodes={trainer.num_nodes} say: {error}"
+        ) from error
 
 
 def check_requeued(run_dir: Path) -> None:
@@ -80,8 +83,8 @@ def check_requeued(run_dir: Path) -> None:
     found = sorted(run_dir.glob("hpc_ckpt_*"))
     if found and SLURMEnvironment.detect():
         raise UserError(
-            f"{found[0]} is a checkpoint that Lightning has written to requeue a job, and would load for the test "
-            "instead of the best weights; move it to another folder, and continue with resume=auto"
+            f"Lightning wrote {found[0]} to requeue a job, and would load it for the test instead of the best "
+            "weights; move it out of the run folder, and continue with resume=auto"
         )
 
 

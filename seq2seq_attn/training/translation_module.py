@@ -20,7 +20,7 @@ from seq2seq_attn.batch import Batch
 from seq2seq_attn.checkpoint.load import FORMAT
 from seq2seq_attn.checkpoint.run_length import Position, run_length
 from seq2seq_attn.decoder.decoder import Decoded
-from seq2seq_attn.distributed.collectives import awaited, gather_from_ranks
+from seq2seq_attn.distributed.collectives import gather_from_ranks, others_wait
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.factory import named_arguments
 from seq2seq_attn.metric.aer import AER
@@ -394,7 +394,7 @@ class TranslationModule(pl.LightningModule):
         rows, split = sorted(self.translations[name]), trainer.datamodule.corpus.splits[name]
         metrics = [one for one in self.stage_metrics(name).values() if isinstance(one, TextMetric)]
         metrics = [metric for metric in metrics if metric.scores_whole_test]
-        with awaited() if metrics else nullcontext():
+        with others_wait() if metrics else nullcontext():
             for metric in metrics if trainer.is_global_zero else ():
                 hypotheses = [self.translations[name][row] for row in rows]
                 metric.update(hypotheses, [split.references[row] for row in rows], [split.sources[row] for row in rows])

@@ -56,6 +56,7 @@ def distinct() -> list[tuple[str, str]]:
         for other in ("normalizer=sink", "mix=talking_heads"):
             if (preset, other) != ("fixed_patterns", "mix=talking_heads"):  # refused
                 found.setdefault(lines_of(preset, *other.split("=")), (preset, other))
+    assert len(found) > len(PRESETS)
     return list(found.values())
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from math import comb
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -210,9 +209,3 @@ def test_saved_within_a_validation_the_raw_weights_are_still_the_raw_ones(tmp_pa
     saved = torch.load(tmp_path / "within.ckpt", weights_only=True)
     assert saved["callbacks"]["EMA"]["raw"]["weight"].tolist() == [2.0] * 3
     assert saved["state_dict"]["weight"].tolist() == pytest.approx([1.9] * 3)
-
-
-def test_weights_in_parts_are_refused() -> None:
-    trainer: Any = SimpleNamespace(strategy=object())
-    with pytest.raises(ValueError, match=r"^callback=ema averages whole weights, of which each device has a part"):
-        EMA(decay=0.9).setup(trainer, Walk(step=1.0, begin=0.0, dtype=torch.float32), "fit")

@@ -62,8 +62,7 @@ def test_the_warning_of_slurm_before_its_time_limit_is_such_a_signal(
     pairs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SLURM_JOB_ID", "4321")
-    before = signal.signal(signal.SIGUSR1, signal.SIG_IGN)  # what would end the tests
-    signal.signal(signal.SIGUSR1, signal.default_int_handler)
+    before = signal.signal(signal.SIGUSR1, signal.default_int_handler)  # the usual one would end the tests
     try:
         killer = f"+callback.killed={{_target_:small_run.Killed,hook:backward,step:9,signum:{signal.SIGUSR1.value}}}"
         with pytest.raises(SystemExit, match=r"^138$"):

@@ -8,13 +8,20 @@ import pytest
 from configs import composed
 from distributed.ranks import on_ranks
 from omegaconf import OmegaConf
-from small_run import assert_same_run, run_here
+from small_run import assert_same_run, begun, run_here
 from torch.multiprocessing.spawn import ProcessRaisedException
 
 from seq2seq_attn.training.build import build_trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")  # Python 3.12's
 THREE = ["trainer.strategy=ddp", "trainer.devices=3", "callback.autosave.every_steps=1", "attention=bahdanau"]
+
+
+def resumed_after(folder: Path, *options: str) -> list[int]:
+    """Go on with a run; return the updates after which it did so."""
+    begun.clear()
+    run_here(folder, *options, "resume=auto")
+    return list(begun)
 
 
 def test_a_resumed_run_on_three_devices_is_bit_identical_if_it_is_deterministic(
@@ -25,7 +32,7 @@ def test_a_resumed_run_on_three_devices_is_bit_identical_if_it_is_deterministic(
     killer = "+callback.killed={_target_:small_run.Killed,hook:backward,step:3}"
     with pytest.raises(ProcessRaisedException, match="KilledError"):
         on_ranks(3, run_here, tmp_path, tmp_path / "cut", *options, killer)
-    on_ranks(3, run_here, tmp_path, tmp_path / "cut", *options, "resume=auto")
+    assert on_ranks(3, resumed_after, tmp_path, tmp_path / "cut", *options) == [[3]] * 3
     assert_same_run(tmp_path / "whole", tmp_path / "cut")
 
 

@@ -12,7 +12,7 @@ import torch
 from metric.stub_comet import write_stub
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.metric.comet import COMET, own_environment
+from seq2seq_attn.metric.comet import COMET, environment_without_ranks
 from seq2seq_attn.metric.confidence import confidence
 from seq2seq_attn.metric.exact_match import ExactMatch
 from seq2seq_attn.metric.rouge import ROUGE
@@ -139,8 +139,8 @@ def test_comet_is_no_process_of_the_run(tmp_path: Path, monkeypatch: pytest.Monk
     metric = comet(write_stub(tmp_path))
     metric.update(["a"], [["a"]], ["a"])
     assert float(metric.compute()) == pytest.approx(90)
-    assert own_environment().items() <= os.environ.items()
-    assert "OMP_NUM_THREADS" not in own_environment()
+    assert environment_without_ranks().items() <= os.environ.items()
+    assert "OMP_NUM_THREADS" not in environment_without_ranks()
 
 
 def test_a_comet_that_cannot_run_is_answered_with_one_sentence(tmp_path: Path) -> None:

@@ -51,11 +51,11 @@ def kernels(query: Float[Tensor, "batch heads target width"], *, masked: bool) -
     """Return a context in which PyTorch takes no kernel that is wrong for these queries.
 
     Since torch 2.11, an H100 takes cuDNN's kernel in half precision. Under a mask it gives rows that see nothing a mean
-    of hidden values, and some rows NaN as gradients (https://github.com/pytorch/pytorch/issues/196678); also for a
-    single query, without a mask (https://github.com/NVIDIA/cudnn-frontend/issues/1072).
+    of hidden values, and some rows NaN as gradients (https://github.com/pytorch/pytorch/issues/196678). For a single
+    query it does so without a mask (https://github.com/NVIDIA/cudnn-frontend/issues/1072); for a few it gains nothing.
     """
-    in_half = query.dtype != torch.float64  # under autocast float32 is, too, which casts within the call
-    wrong = query.is_cuda and in_half and (masked or query.shape[2] <= FEW_ROWS)
+    may_be_half = query.dtype != torch.float64  # under autocast, float32 is cast within the call
+    wrong = query.is_cuda and may_be_half and (masked or query.shape[2] <= FEW_ROWS)
     if not wrong:
         return nullcontext()
     return sdpa_kernel(ALL_BUT_CUDNN) if torch.compiler.is_compiling() else without_cudnn()
