@@ -153,7 +153,7 @@ def test_a_time_that_grows_like_no_algorithm_is_marked() -> None:
 def test_presets_with_fewer_weights_than_the_reference_are_named() -> None:
     note = script.weights_note(["none", "local_m", "local", "synthesizer_random"], {"width": 512, "heads": 8})
     assert "`multihead` has 1,048,576 weights" in note
-    assert note.endswith("that have fewer: 0 in `none`; 262,144 in `local_m`.")
+    assert note.endswith("these presets have fewer weights: 0 in `none`; 262,144 in `local_m`.")
 
 
 @pytest.mark.parametrize("name", ["cost_curves_long", pytest.param("cost_curves", marks=pytest.mark.slow)])

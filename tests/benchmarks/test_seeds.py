@@ -141,8 +141,8 @@ def test_only_runs_of_one_kind_are_averaged() -> None:
     assert cells["| `synthesizer_random`"][5] == "+1.0 ± 0.0"
     assert cells["| `synthesizer_dense`"][1:3] == ["2 †", "82.5 ± 0.7"]
     assert cells["| `synthesizer_dense`"][5] == "–"  # no run of multihead on a CPU
-    assert "† A row of fewer than 3 seeds is neither better nor worse than another." in text
-    assert "The .json alone has\nseed 1 of `synthesizer_dense` (on one H100, 1,155 updates); " in text
+    assert "† Fewer than 3 seeds: too few to call the row better or worse." in text
+    assert "The other runs are only in the .json:\nseed 1 of `synthesizer_dense` (on one H100, 1,155 updates); " in text
     assert "seed 3 of `synthesizer_random` (on one thread of a CPU, 1,210 updates)." in text
     assert "one H100 (5 runs), one thread of a CPU (2 runs), 1,155 to 1,210 updates." in text
     assert "9 of 27 runs have finished." in text
