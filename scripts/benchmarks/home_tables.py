@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from scripts.benchmarks.home_runs import HOMES, SEEDS, unpack
 from seq2seq_attn.comparison.significance import Counted, Difference, differences
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.metric.bleu import BLEU
 
 METRIC = BLEU(lowercase=False, tokenize="13a")  # which only adds up counts here
@@ -40,7 +41,17 @@ class Table(NamedTuple):
 
 
 def table_of(name: str, finished: Sequence[dict[str, Any]], resamples: int) -> Table:
-    """Return the rows of a home, and test their differences from the usual attention."""
+    """Return the rows of a home, and test their differences from the usual attention.
+
+    Raises:
+        UserError: if runs differ in their updates, and so in their batches or vocabulary.
+    """
+    updates = sorted({row["updates"] for row in finished if row["home"] == name and "updates" in row})
+    if len(updates) > 1:
+        raise UserError(
+            f"runs of {name} have {' and '.join(map(str, updates))} updates, so their vocabularies differ (as those of "
+            "two versions of SentencePiece do) or their batches; keep the rows of one number"
+        )
     refused: dict[str, str] = {}
     seeds: dict[str, list[dict[str, Any]]] = {}
     for row in finished:

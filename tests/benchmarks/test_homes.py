@@ -21,6 +21,7 @@ from scripts.benchmarks import home_runs, home_tables
 from scripts.benchmarks import homes as script
 from scripts.benchmarks.home_runs import HOMES, SEEDS, Job
 from seq2seq_attn.alignment.gold import AlignedPair
+from seq2seq_attn.errors import UserError
 
 RESULTS = {"test/loss": 2.5, "test/bleu_signature": "nrefs:1", "test/chrf_signature": "nrefs:1|nc:6"}
 FEW = ("bahdanau", "hard", "none", "luong_dot", "multihead", "sparse")
@@ -436,3 +437,9 @@ def test_a_run_of_the_queue_is_one_of_train_py_and_can_be_measured(
     page = tmp_path / "docs" / "homes.md"
     script.main(["page", "--runs", str(tmp_path / "runs"), "--home", "rnn", "--output", str(page)])
     assert page.with_name("homes_rnn.png").stat().st_size > 5000
+
+
+def test_runs_with_other_vocabularies_are_not_compared() -> None:
+    rows = [{"home": "conv", "preset": "none", "seed": seed, "updates": 3228 + seed} for seed in (1, 2)]
+    with pytest.raises(UserError, match=r"^runs of conv have 3229 and 3230 updates, so their vocabularies differ"):
+        home_tables.table_of("conv", rows, 10)
