@@ -81,29 +81,13 @@ CHOSEN = {
 UNSORTED = (
     "JoeyNMT does not sort sentences by length. On Multi30k, where tokens were counted "
     "([training_cpu.md](training_cpu.md)), its batches are {padding:.0%} padding: of about as many tokens with "
-    "padding, {theirs:,.0f} are text in an update of JoeyNMT, and {ours:,.0f} in one of ours. "
+    "padding, {theirs:,.0f} are text in an update of JoeyNMT, and {ours:,.0f} in one of ours. Its batches are "
+    "therefore twice as large here; on Tatoeba the padding was not counted."
 )
-BEFORE = (
-    "The figures of JoeyNMT on this page are of such batches; on Tatoeba the padding was not counted. They are also "
-    "from before its embeddings were initialized as in its own configs/rnn_small.yaml (normal, 0.1). They are no equal "
-    "comparison and do not show what JoeyNMT reaches in this time. New runs use that initializer and batches twice as "
-    "large; write them to another file with `--output`."
-)
-SINCE = "Its batches are therefore twice as large here; on Tatoeba the padding was not counted."
 COMPARED = {
-    *(
-        "batch_tokens",
-        "embed_init_weight",
-        "lr",
-        "warmup_steps",
-        "dropout",
-        "average_decay",
-        "layers",
-        "heads",
-        "ff_dim",
-        "smoothing",
-    )
-}
+    "batch_tokens", "embed_init_weight", "lr", "warmup_steps", "dropout", "average_decay", "layers", "heads", "ff_dim",
+    "smoothing",
+}  # fmt: skip
 
 
 def draw(file: Path) -> Path:
@@ -127,10 +111,7 @@ def draw(file: Path) -> Path:
             name=literal(file.stem),
             machines=literal("; ".join(machines)),
             epochs=next((run["epochs"] for run in every if "epochs" in run), "its"),
-            command=code(
-                f"python -m scripts.benchmarks.minutes --data fra.txt{changes(results)}{output(file)}"
-                f"{trained_alike(programs)}"
-            ),
+            command=code(f"python -m scripts.benchmarks.minutes --data fra.txt{changes(results)}{output(file)}"),
         ),
         encoding="utf-8",
     )
@@ -152,15 +133,8 @@ def output(file: Path) -> str:
     return "" if file.stem == USUAL else f" --output docs/benchmarks/{file.stem}.json"
 
 
-def trained_alike(programs: dict[str, Any]) -> str:
-    """Return the option that leaves JoeyNMT out of the command, where its runs are older than its settings."""
-    if "joeynmt_rnn" not in programs or is_new(programs["joeynmt_rnn"]):
-        return ""
-    return " --programs " + " ".join(name for name in NAMES if not name.startswith("joeynmt"))
-
-
 def choices(programs: dict[str, Any], experiment: str) -> str:
-    """Return what was chosen for each program, and what makes the training of JoeyNMT another one."""
+    """Return what was chosen for each program, and why JoeyNMT has other batches."""
     lines = []
     for name, text in CHOSEN.items():
         if name in programs:
@@ -168,18 +142,12 @@ def choices(programs: dict[str, Any], experiment: str) -> str:
             chosen = OURS_CHOSEN.get(experiment, f"what `experiment={experiment}` has")
             chosen = chosen.format(variants=len(PLANS["tatoeba"].rows))
             lines.append(text.format(ours=chosen, dropout=given.get("dropout") if isinstance(given, dict) else None))
-    old = "joeynmt_rnn" in programs and not is_new(programs["joeynmt_rnn"])
     if any(name.startswith("joeynmt") for name in programs):
         turns = read_figures(SPEED, "sizes")["sizes"]["B"]["1"]
         theirs, ours = (mean_per_update(turns[name]["turns"], "tokens") for name in ("joeynmt", "ours"))
         padding = 1 - theirs / mean_per_update(turns["joeynmt"]["turns"], "padded_tokens")
-        lines.append(UNSORTED.format(theirs=theirs, ours=ours, padding=padding) + (BEFORE if old else SINCE))
+        lines.append(UNSORTED.format(theirs=theirs, ours=ours, padding=padding))
     return "\n".join(fill(f"- {line}", 120, subsequent_indent="  ", break_on_hyphens=False) for line in lines)
-
-
-def is_new(runs: dict[str, Any]) -> bool:
-    """Return whether runs of JoeyNMT have the initializer and the larger batches, which came together."""
-    return all("embed_init_weight" in run["settings"] for run in runs.values())
 
 
 def mean_per_update(turns: Sequence[dict[str, Any]], count: str) -> float:
