@@ -57,6 +57,8 @@ class TokenBatchSampler(Sampler[list[int]]):
             batch of its own.
         batch_sentences: most pairs in a batch, in place of or in addition to `batch_tokens`.
         shuffle: False: the same order, by length, in every epoch.
+        spread: unless they are shuffled, read the batches in one random order, the same for every seed and epoch, so
+            that the first few are of all lengths.
         single_device_batches: for evaluation: form the batches that a single device would have, so that sums over
             them agree to the last digit; a device without a last batch gets an empty list.
         rows: use only these rows, in rising order; None: all.
@@ -73,6 +75,7 @@ class TokenBatchSampler(Sampler[list[int]]):
         batch_tokens: int | None = None,
         batch_sentences: int | None = None,
         shuffle: bool,
+        spread: bool = False,
         seed: int,
         rank: int = 0,
         num_replicas: int = 1,
@@ -86,7 +89,7 @@ class TokenBatchSampler(Sampler[list[int]]):
         self.shards, self.rows = shards, rows
         self.starts = np.cumsum([0, *(len(shard.source) for shard in shards)]) if starts is None else starts
         self.batch_tokens, self.batch_sentences = batch_tokens, batch_sentences
-        self.shuffle, self.seed, self.epoch = shuffle, seed, 0
+        self.shuffle, self.spread, self.seed, self.epoch = shuffle, spread, seed, 0
         self._start = (0, 0)
         self.rank, self.num_replicas, self.single_device_batches = rank, num_replicas, single_device_batches
         total = self.starts[-1] if rows is None else len(rows)
@@ -137,7 +140,10 @@ class TokenBatchSampler(Sampler[list[int]]):
             if skipped >= len(mine):
                 skipped -= len(mine)
                 continue
-            yield from self._shard_batches(number, mine[skipped:], shuffle=self.shuffle)
+            mine = mine[skipped:]
+            if self.spread and not self.shuffle:
+                mine = np.random.default_rng(number).permutation(batches)[mine]
+            yield from self._shard_batches(number, mine, shuffle=self.shuffle)
             skipped = 0
         if self.rank >= (done - 1) % self.num_replicas + 1 and not skipped:
             yield []

@@ -83,7 +83,7 @@ class TranslationDataModule(pl.LightningDataModule):
                 self.test_names.append("val")
         self.max_length: int | None = None
         self._encoded: dict[str, EncodedSplit] = {}
-        self._samplers: dict[tuple[str, int, int, bool, bool], TokenBatchSampler] = {}
+        self._samplers: dict[tuple[str, int, int, bool, bool, bool], TokenBatchSampler] = {}
         self._first_epoch = 0
 
     def prepare_data(self) -> None:
@@ -194,7 +194,8 @@ class TranslationDataModule(pl.LightningDataModule):
         rank, num_replicas = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
         overfit = self.trainer is not None and self.trainer.overfit_batches > 0  # type: ignore[attr-defined]
         shuffle = name == "train" and not overfit
-        key = (name, rank, num_replicas, shuffle, rows is None)
+        spread = overfit if name == "train" else self._reads_part_of(name)
+        key = (name, rank, num_replicas, shuffle, spread, rows is None)
         if key not in self._samplers:
             encoded = self.encoded(name)
             self._samplers[key] = TokenBatchSampler(
@@ -202,6 +203,7 @@ class TranslationDataModule(pl.LightningDataModule):
                 starts=encoded.starts,
                 cache=encoded.folder if rows is None else None,
                 shuffle=shuffle,
+                spread=spread,
                 seed=self.seed,
                 batch_tokens=self._train_tokens() if name == "train" else self.eval_batch_tokens,
                 batch_sentences=self.batch_sentences if name == "train" else None,
@@ -211,6 +213,12 @@ class TranslationDataModule(pl.LightningDataModule):
                 rows=rows,
             )
         return self._samplers[key]
+
+    def _reads_part_of(self, name: str) -> bool:
+        """Return whether limit_val_batches or limit_test_batches leaves out batches of an evaluation."""
+        trainer: Any = self.trainer
+        limit = 1.0 if trainer is None else trainer.limit_val_batches if name == "val" else trainer.limit_test_batches
+        return isinstance(limit, int) or limit < 1.0
 
     def _train_tokens(self) -> int:
         """Return the budget in tokens as they are stored, for which those of training, being more, fit `batch_tokens`.

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, final
 
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float64, Int
 from torch import Tensor
 
 from seq2seq_attn.errors import UserError
@@ -66,8 +66,7 @@ class Limits:
             model_length: most tokens that the model can read, begin token included; None: any number.
         """
         source = source_mask.sum(-1).double()  # with float32, 1.05 times 60 is less than 63
-        most = source * self.max_relative_length + self.max_extra_length + ROUNDING
-        most = most.clamp(0, self.max_length).long()
+        most = self.most(source)
         if source_mask.shape[1] == 0:
             most = torch.full_like(most, self.max_length)
         if prefixes is not None:
@@ -76,3 +75,8 @@ class Limits:
             most = most.clamp(max=model_length - 1)
         least = (source * self.min_relative_length - ROUNDING).ceil().clamp(self.min_length, self.max_length).long()
         return Lengths(least.minimum(most), most)
+
+    def most(self, source: Float64[Tensor, "*batch"]) -> Int[Tensor, "*batch"]:
+        """Return the upper limits for sources of so many tokens, end token included."""
+        most = source * self.max_relative_length + self.max_extra_length + ROUNDING
+        return most.clamp(0, self.max_length).long()

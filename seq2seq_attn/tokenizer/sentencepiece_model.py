@@ -20,6 +20,7 @@ MODEL_TYPES = ("unigram", "bpe", "char", "word")
 SPECIALS = {"pad_id": 0, "unk_id": 1, "bos_id": 2, "eos_id": 3}
 MOST_AUTO = {"unigram": 8000, "bpe": 8000, "char": 8000, "word": 20_000}  # tokens for vocab_size=auto
 TOKENS_PER_WORD = 0.4
+LEAST_OF_WORDS = 4000  # tokens for words, if there are as many, however many characters there are
 NAMES = {"pad_id": "<pad>", "unk_id": "<unk>", "bos_id": "<s>", "eos_id": "</s>"}  # of those that a file lacks
 
 
@@ -201,7 +202,8 @@ def fit_auto(sentences: list[str], model_type: str, language: str, options: Trai
 def auto_vocab_size(sentences: list[str], model_type: str) -> int:
     """Return the number of distinct characters plus 0.4 of the number of distinct words, at most 8,000.
 
-    Words are those of `text.split_words`. This is about what the recipes of the known corpora have: 8,000 tokens for
+    Text of thousands of characters, as Chinese, may have more: all of them, and 4,000 for words. Words are those of
+    `text.split_words`. This is about what the recipes of the known corpora have: 8,000 tokens for
     the 30,000 words of Multi30k, and 2,300 for the 5,700 words of the demo corpus. Single characters are all taken, up
     to 8,000, and whole words up to 20,000.
     """
@@ -211,7 +213,8 @@ def auto_vocab_size(sentences: list[str], model_type: str) -> int:
     for sentence in sentences:
         words.update(split_words(sentence))
     characters = set().union(*words)
-    return min(MOST_AUTO[model_type], len(SPECIALS) + 1 + len(characters) + int(TOKENS_PER_WORD * len(words)))
+    single, of_words = len(SPECIALS) + 1 + len(characters), int(TOKENS_PER_WORD * len(words))
+    return single + min(of_words, max(LEAST_OF_WORDS, MOST_AUTO[model_type] - single))
 
 
 def sentinels() -> Iterator[str]:

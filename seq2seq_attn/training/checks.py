@@ -9,6 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
@@ -24,6 +25,7 @@ from seq2seq_attn.distributed.run_lock import BEST
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.options import typed
 from seq2seq_attn.position.position_encoding import PositionEncoding
+from seq2seq_attn.search.limits import Limits
 from seq2seq_attn.training.devices import check_strategy
 from seq2seq_attn.training.monitor import OF_LINKS
 from seq2seq_attn.training.parent_config import CHOICE
@@ -42,6 +44,7 @@ PLATEAU = "torch.optim.lr_scheduler.ReduceLROnPlateau"
 OF_SHAPES = ("data", "tokenizer", *OF_MODEL)
 TRAINING = {"loops", "callbacks", "optimizer_states", "lr_schedulers", "global_step", "resume"}
 NAMED = 4  # differences, at most
+TOO_LONG = 0.01  # share of the references that the limits of the search may cut
 PARTS = ("data", "tokenizer", "model", "search", "optimizer", "scheduler", "trainer")  # of every training
 
 
@@ -183,6 +186,8 @@ def check_run(module: TranslationModule, datamodule: TranslationDataModule, resu
     check_link_figure(module.config, datamodule.links)
     check_positions(module.model)
     check_lengths(module.model.max_length, datamodule.longest)
+    if not is_one_sided(module.config):
+        warn_of_limits(getattr(module.search, "limits", None), datamodule)
 
 
 def check_recipe(runtime: Any) -> None:
@@ -416,3 +421,28 @@ def check_lengths(max_length: int | None, longest: dict[str, tuple[int, int]]) -
             f"max_length={needed} or more (attention.score.max_length, position.max_length), or drop long sentences "
             "with data.cleaning"
         )
+
+
+def warn_of_limits(limits: Any, datamodule: Any) -> None:
+    """Warn if one reference of the validation set in a hundred is longer than a translation may be.
+
+    Args:
+        limits: of the search; None: it has none of this kind.
+        datamodule: a `TranslationDataModule`.
+    """
+    if not isinstance(limits, Limits) or "val" not in datamodule.corpus.splits:
+        return
+    shards = list(datamodule.encoded("val"))
+    source, target = (torch.as_tensor(np.concatenate(side)) for side in zip(*shards, strict=True))
+    source = source.double() + 1  # the end token
+    longer = int((target > limits.most(source)).sum())
+    if not is_first() or longer <= TOO_LONG * len(target):
+        return
+    needed = ((target - limits.max_extra_length) / source).quantile(1 - TOO_LONG).item()
+    options = {"max_relative_length": max(limits.max_relative_length, math.ceil(2 * needed) / 2)}
+    if (target > limits.max_length).sum() > TOO_LONG * len(target):
+        options["max_length"] = int(target.max())
+    log.warning(
+        f"{longer:,} of {len(target):,} references of the validation set are longer than the search lets a translation "
+        f"be, and such translations will be cut; set {' '.join(f'search.limits.{k}={v}' for k, v in options.items())}"
+    )

@@ -1,7 +1,9 @@
 """From a corpus to batches, through a tokenizer and the cache."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
@@ -59,6 +61,29 @@ def test_a_training_batch_has_no_more_pairs_than_asked(corpus, tmp_path):
     sizes = [len(batch) for batch in module.train_dataloader()]
     assert (max(sizes), sum(sizes)) == (5, 211)
     assert max(len(batch) for batch in module.val_dataloader()) > 5  # of 17
+
+
+def test_the_first_batches_of_an_evaluation_that_ends_early_are_not_the_shortest(corpus, tmp_path):
+    module = make(corpus, tmp_path)
+    module.batch_tokens = module.eval_batch_tokens = 120
+    strategy = SimpleNamespace(root_device=torch.device("cpu"))
+    limits = {"limit_val_batches": 1.0, "limit_test_batches": 1.0, "overfit_batches": 0.0}
+    module.trainer = SimpleNamespace(world_size=1, global_rank=0, current_epoch=0, strategy=strategy, **limits)
+    loaders = {"val": module.val_dataloader, "test": lambda: module.test_dataloader()[0]}
+    for name, loader in loaders.items():
+        shortest_first = list(loader().batch_sampler)
+        for limit in (2, 1, 0.5):
+            setattr(module.trainer, f"limit_{name}_batches", limit)
+            spread = [list(loader().batch_sampler) for _ in range(2)]
+            assert spread[0] == spread[1] != shortest_first
+            assert sorted(spread[0]) == sorted(shortest_first)
+    module.trainer.overfit_batches = 2
+    sampler = module.train_dataloader().batch_sampler
+    length = [np.mean([len(corpus.splits["train"].sources[row]) for row in batch]) for batch in sampler]
+    assert length != sorted(length)
+    assert list(sampler) == list(sampler)
+    sampler.set_epoch(1)
+    assert length == [np.mean([len(corpus.splits["train"].sources[row]) for row in batch]) for batch in sampler]
 
 
 def test_without_a_validation_split_there_is_no_loader(corpus, tmp_path):

@@ -272,13 +272,17 @@ def test_an_automatic_vocabulary_is_of_characters_and_four_tenths_of_the_words()
     assert auto_vocab_size(sentences, "unigram") == 4 + 1 + (10 + 2) + int(0.4 * (10 + 2))
     assert auto_vocab_size([str(n) for n in range(30_000)], "bpe") == 8000
     assert (auto_vocab_size([], "char"), auto_vocab_size([], "word")) == (8000, 20_000)
+    for characters in (2990, 7000, 9000):  # as Chinese, each of them a word, beside those of another language
+        text = [chr(0x4E00 + n) for n in range(characters)] + [f"{n}" for n in range(20_000)]
+        assert auto_vocab_size(text, "unigram") == 4 + 1 + characters + 10 + max(4000, 8000 - characters - 15)
 
 
 def test_an_automatic_vocabulary_holds_every_character_even_of_more_than_it_would_have():
     characters = [chr(0x4E00 + i) for i in range(8101)]
     tokenizer = SentencePieceTokenizer("bpe", "auto", True, 0.0, None)
     tokenizer.train(["".join(characters[i : i + 90]) for i in range(0, 8101, 90)], ["a"])
-    assert tokenizer.vocab_size == 4 + 1 + 8101 + 1
+    assert tokenizer.vocab_size == 4 + 1 + (8101 + 1) + int(0.4 * (8101 + 1))
+    assert tokenizer.decode_target(tokenizer.encode_target(["".join(characters)])) == ["".join(characters)]
 
 
 LAYOUTS: dict[str, dict[str, Any]] = {  # of the special tokens, and other settings of spm_train

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import pytorch_lightning as pl
 from configs import composed, model_of
 from omegaconf import OmegaConf
 
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.search.limits import Limits
 from seq2seq_attn.training.checks import (
     PARTS,
     check_best,
@@ -25,6 +28,7 @@ from seq2seq_attn.training.checks import (
     check_slots,
     check_validation,
     slot_of,
+    warn_of_limits,
 )
 
 LACKING = [
@@ -195,6 +199,28 @@ def test_a_time_between_validations_is_refused_on_several_devices_whose_clocks_d
     for interval in ("00:00:30:00", {"minutes": 30}):
         with pytest.raises(UserError, match=r"^trainer.val_check_interval is a time, which each of 2 devices reads"):
             check(2, interval)
+
+
+@pytest.mark.parametrize("longest", [80, 81, 600])
+def test_references_longer_than_a_translation_may_be_are_warned_of(
+    longest: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A source of 29 tokens and the end token has a translation of at most 2 * 30 + 20."""
+    limits = Limits(max_length=512, max_relative_length=2.0, max_extra_length=20, min_length=0, min_relative_length=0.0)
+    shards = [(np.array([29] * 90), np.array([10] * 90)), (np.array([29] * 10), np.array([longest] * 10))]
+    module: Any = SimpleNamespace(corpus=SimpleNamespace(splits={"val": None}), encoded={"val": shards}.get)
+    warn_of_limits(limits, module)
+    if longest == 80:
+        assert not caplog.messages
+        return
+    (warned,) = caplog.messages
+    assert warned.startswith("10 of 100 references of the validation set are longer than the search lets a translation")
+    found = {name: json.loads(value) for name, value in re.findall(r"search\.limits\.(\w+)=(\S+)", warned)}
+    assert found == ({"max_relative_length": 2.5} if longest == 81 else {"max_relative_length": 19.5, "max_length": 600})
+    caplog.clear()
+    given = {"max_length": 512, "max_extra_length": 20, "min_length": 0, "min_relative_length": 0.0, **found}
+    warn_of_limits(Limits(**given), module)
+    assert not caplog.messages
 
 
 @pytest.mark.parametrize(("split", "share"), [("train", 0.08), ("val", 0.19), ("test", 0.19)])
