@@ -33,8 +33,9 @@ TIMED = {"train/tokens_per_second", "train_seconds", "tokens_per_second", "decod
 TIMED |= {"peak_memory_bytes", "validation_seconds", "validation_share"}
 CALLBACKS = "callback=[seeding,throughput,checkpoint,autosave,stop_on_signal,early_stopping,validation_line]"
 SMALL = [
-    "data=parallel", "tokenizer.vocab_size=40", "tokenizer.sampling_alpha=0.3", "model.embedding_dim=12",
-    "model.encoder.dim=12", "model.decoder.dim=12", "model.dropout=0.3", "attention=hard",
+    "data=parallel", "tokenizer.vocab_size=40", "tokenizer.sampling_alpha=0.3", "model=conv", "attention=hard",
+    "model.embedding_dim=12", "model.encoder.dim=12", "model.decoder.dim=12", "model.dropout=0.3",
+    "model.encoder.num_layers=1", "model.decoder.num_layers=1",
     "batch_tokens=400", "optimizer.lr=0.05",
     "trainer.max_epochs=3", "trainer=cpu", "trainer.enable_progress_bar=false",
     "trainer.log_every_n_steps=1", "num_threads=1", CALLBACKS,

@@ -186,7 +186,7 @@ def check_run(module: TranslationModule, datamodule: TranslationDataModule, resu
     check_link_figure(module.config, datamodule.links)
     check_positions(module.model)
     check_lengths(module.model.max_length, datamodule.longest)
-    if not is_one_sided(module.config):
+    if resumed is None and not is_one_sided(module.config):
         warn_of_limits(getattr(module.search, "limits", None), datamodule)
 
 
@@ -439,7 +439,9 @@ def warn_of_limits(limits: Any, datamodule: Any) -> None:
     if not is_first() or longer <= TOO_LONG * len(target):
         return
     needed = ((target - limits.max_extra_length) / source).quantile(1 - TOO_LONG).item()
-    options = {"max_relative_length": max(limits.max_relative_length, math.ceil(2 * needed) / 2)}
+    options: dict[str, float] = {}
+    if needed > limits.max_relative_length:
+        options["max_relative_length"] = math.ceil(2 * needed) / 2
     if (target > limits.max_length).sum() > TOO_LONG * len(target):
         options["max_length"] = int(target.max())
     log.warning(

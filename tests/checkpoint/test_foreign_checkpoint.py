@@ -56,7 +56,7 @@ def test_the_state_of_a_strangers_checkpoint_deletes_nothing(
         ("attention=luong_dot", r"attention.score AdditiveScore → DotScore, .+"),
         ("model.encoder.dim=14", r"model.encoder.dim 12 → 14"),
         ("model.encoder.num_layers=2", r"model.encoder.num_layers 1 → 2"),
-        ("encoder@model.encoder=conv", r"model.encoder RNNEncoder → ConvEncoder, .+"),
+        ("encoder@model.encoder=rnn", r"model.encoder ConvEncoder → RNNEncoder, .+"),
     ],
 )
 def test_a_checkpoint_of_another_model_is_refused_by_what_differs(

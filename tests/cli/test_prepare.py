@@ -94,6 +94,7 @@ def test_a_training_finds_the_caches_that_prepare_filled(
     saved = read_checkpoint(tmp_path / "run" / "checkpoints" / "last.ckpt")["config"]["tokenizer"]["vocab_size"]
     assert saved == config.tokenizer.vocab_size == config.model.source_vocab_size
     again = ["tokenizer.vocab_size=auto", "trainer.max_epochs=1", "resume=auto"]
+    caplog.clear()
     with caplog.at_level("INFO"):
         run_here(tmp_path / "run", train, cache, *again)
     assert caplog.messages == [f"{tmp_path / 'run'} is complete; nothing is left to train"]

@@ -89,14 +89,14 @@ def sweep(pairs: list[str], tmp_path_factory: pytest.TempPathFactory) -> list[Lo
 
 def test_jobs_of_a_sweep_are_runs_of_their_own_in_its_group(sweep: list[Logged]) -> None:
     assert [job.run.run_group for job in sweep] == ["of_seeds", "of_seeds"]
-    assert [job.run.display_name for job in sweep] == ["rnn-luong_dot-parallel-1", "rnn-luong_dot-parallel-2"]
-    assert [list(job.run.tags) for job in sweep] == [["luong_dot", "rnn", "parallel"]] * 2
+    assert [job.run.display_name for job in sweep] == ["conv-luong_dot-parallel-1", "conv-luong_dot-parallel-2"]
+    assert [list(job.run.tags) for job in sweep] == [["luong_dot", "conv", "parallel"]] * 2
     assert len({job.run.run_id for job in sweep}) == 2
     assert [job.config["seed"] for job in sweep] == [1, 2]
     for job in sweep:
         results = json.loads((job.folder / "results.json").read_text("utf-8"))
         assert values(job.history, "test/bleu") == {4: pytest.approx(results["test/bleu"])}
-        assert job.config["choices"] == {"attention": "luong_dot", "model": "rnn", "data": "parallel"}
+        assert job.config["choices"] == {"attention": "luong_dot", "model": "conv", "data": "parallel"}
 
 
 def test_each_figure_stands_once_at_each_of_its_steps(sweep: list[Logged]) -> None:

@@ -216,7 +216,9 @@ def test_references_longer_than_a_translation_may_be_are_warned_of(
     (warned,) = caplog.messages
     assert warned.startswith("10 of 100 references of the validation set are longer than the search lets a translation")
     found = {name: json.loads(value) for name, value in re.findall(r"search\.limits\.(\w+)=(\S+)", warned)}
-    assert found == ({"max_relative_length": 2.5} if longest == 81 else {"max_relative_length": 19.5, "max_length": 600})
+    assert found == (
+        {"max_relative_length": 2.5} if longest == 81 else {"max_relative_length": 19.5, "max_length": 600}
+    )
     caplog.clear()
     given = {"max_length": 512, "max_extra_length": 20, "min_length": 0, "min_relative_length": 0.0, **found}
     warn_of_limits(Limits(**given), module)

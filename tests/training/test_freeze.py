@@ -20,7 +20,13 @@ from seq2seq_attn.training.provenance import frozen_by_part, model_counts
 def test_frozen_modules_keep_their_weights_and_get_no_state_of_the_optimizer(
     pairs: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    short = ["attention=bahdanau", "trainer.max_steps=3", "trainer.limit_val_batches=1", "trainer.limit_test_batches=1"]
+    short = [
+        "model=rnn",
+        "attention=bahdanau",
+        "trainer.max_steps=3",
+        "trainer.limit_val_batches=1",
+        "trainer.limit_test_batches=1",
+    ]
     frozen = ["freeze=[encoder,embed_target,decoder.attention]"]
     run_here(tmp_path / "none", *pairs, *short, *frozen, "optimizer.lr=0.0", "callback=[seeding]")
     assert "frozen" in capsys.readouterr().out

@@ -206,8 +206,8 @@ def test_weights_that_do_not_fit_are_refused_by_name_or_drawn_anew(
     best = trained_run / "checkpoints" / "best.ckpt"
     start = [*pairs, f"init_from.run={trained_run}", *UNTRAINED]
     says = (
-        rf"^{best} holds another model, by model.encoder.dim 12 → 14: encoder.layers.0.weight_ih_l0 is 18 × 12 there "
-        r"and 21 × 12 here \(and \d+ more\); leave these options out, or give init_from.strict=false, which draws such"
+        rf"^{best} holds another model, by model.encoder.dim 12 → 14: encoder.widen.bias is 12 there "
+        r"and 14 here \(and \d+ more\); leave these options out, or give init_from.strict=false, which draws such"
     )
     with pytest.raises(UserError, match=says):
         tune(tmp_path / "a", *start, "model.encoder.dim=14")
@@ -221,12 +221,12 @@ def test_weights_that_do_not_fit_are_refused_by_name_or_drawn_anew(
     assert len(kept) > 10
     assert all(torch.equal(ours[name], theirs[name]) for name in kept)
     (left,) = [line for line in caplog.messages if line.startswith("Left out: ")]
-    assert "decoder.attention.score.vector" in left
+    assert "decoder.layers.0.attention.score.vector" in left
     caplog.clear()
     with caplog.at_level(logging.INFO, "seq2seq_attn"):
         tune(tmp_path / "c", *start, "model.tie_embeddings=all", "model.encoder.num_layers=2", "init_from.strict=false")
     (drawn,) = [line for line in caplog.messages if line.startswith("Drawn anew: ")]
-    assert "encoder.layers.1.weight_ih_l0" in drawn
+    assert "encoder.layers.1.linear.bias" in drawn
     assert "Left out: embed_target.weight, output.weight" in caplog.messages  # one matrix here, two there
 
 

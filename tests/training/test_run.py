@@ -260,7 +260,7 @@ def test_the_scores_of_hard_attention_learn_by_their_reward_alone_and_the_model_
 ) -> None:
     rewarded = ["attention=hard", "attention.normalizer.soft_probability=0.0"]
     run_here(tmp_path, *pairs, *rewarded, "trainer.max_steps=2", "trainer.limit_test_batches=0")
-    assert "Model: RNNEncoder → RNNDecoder" in capsys.readouterr().out
+    assert "Model: ConvEncoder → ConvDecoder" in capsys.readouterr().out
     checkpoint = torch.load(tmp_path / "checkpoints" / "last.ckpt", weights_only=True)
     assert checkpoint["state_dict"]["reinforce.running_tokens"] > 0
     # Adam keeps a state for each parameter that got a gradient; a drawn position passes none on to its score.
