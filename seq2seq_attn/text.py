@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,13 @@ UNSPACED = {
     ),
     5: re.compile("[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\ua9e0-\ua9ff\uaa60-\uaa7f]"),
 }
+# The same scripts by the ISO 639-1 code of a language that is written in them: Han and kana, then one script each.
+HAN, KANA = re.compile("[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"), re.compile("[\u3041-\u30fa]")
+BY_LANGUAGE = {
+    "th": re.compile("[\u0e00-\u0e7f]"), "lo": re.compile("[\u0e80-\u0eff]"), "bo": re.compile("[\u0f00-\u0fff]"),
+    "my": re.compile("[\u1000-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f]"), "km": re.compile("[\u1780-\u17ff]"),
+}  # fmt: skip
+WORD = re.compile(r"[^\W_]+")
 
 
 def has_spaces(text: str) -> bool:
@@ -42,6 +50,30 @@ def num_words(text: str) -> int:
         text, count = script.subn(" ", text)
         words += -(-count // characters_per_word)
     return words + len(text.split())
+
+
+def unspaced_language(texts: Iterable[str]) -> str | None:
+    """Return the ISO 639-1 code of the language of texts, if they are mostly in a script without spaces; else None.
+
+    More than half of their words must be in such a script, counted as by `num_words` but without punctuation. The
+    script decides: `ja` if a tenth of the characters of Han and kana is kana, else `zh`; `th`, `lo`, `bo`, `my`, `km`.
+    """
+    spaced = unspaced = 0
+    counts: Counter[str] = Counter()
+    for text in texts:
+        if not has_spaces(text):
+            han, kana = len(HAN.findall(text)), len(KANA.findall(text))
+            counts.update({"zh": han + kana, "kana": kana})
+            counts.update({code: len(script.findall(text)) for code, script in BY_LANGUAGE.items()})
+            for characters_per_word, script in UNSPACED.items():
+                text, count = script.subn(" ", text)
+                unspaced += -(-count // characters_per_word)
+        spaced += len(WORD.findall(text))
+    if unspaced <= spaced:
+        return None
+    kana = counts.pop("kana")
+    code = max(counts, key=counts.__getitem__)
+    return "ja" if code == "zh" and 10 * kana >= counts["zh"] else code
 
 
 def split_words(text: str) -> list[str]:

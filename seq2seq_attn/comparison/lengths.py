@@ -30,6 +30,7 @@ from seq2seq_attn.comparison.read import (
 from seq2seq_attn.comparison.system import System, read_system
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.metric.bleu import BLEU
+from seq2seq_attn.metric.language import metric_language, with_language
 from seq2seq_attn.metric.text_metric import TextMetric
 from seq2seq_attn.text import num_words, plain_console
 
@@ -61,13 +62,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
             left_out.append(LeftOut(str(run), f"results.json or config.yaml is damaged ({first_line(error)})"))
             continue
         try:
-            sources = read_system(run, "test").sources
-            row = list(scores(run, scorer_of(run, name, config, given.trust)))
+            test = read_system(run, "test")
+            row = list(scores(run, scorer_of(run, name, config, given.trust, test)))
         except UserError as error:
             left_out.append(LeftOut(str(run), str(error).partition(";")[0]))
             continue
-        first = first or (run, sources)
-        if sources != first[1]:
+        first = first or (run, test.sources)
+        if test.sources != first[1]:
             left_out.append(LeftOut(str(run), f"its test set is not that of {first[0]}"))
             continue
         table.add_row(os.path.relpath(run, common), results.get("attention", run.name), name, *row)
@@ -81,10 +82,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"left out: {folder}: {reason}", file=sys.stderr)
 
 
-def scorer_of(run: Path, name: str, config: dict[str, Any], trust: Trust) -> TextMetric:
+def scorer_of(run: Path, name: str, config: dict[str, Any], trust: Trust, test: System) -> TextMetric:
+    references = [versions[0] for versions in test.references]
     if name not in config["metric"]:
-        return BLEU(lowercase=False, tokenize="auto", language=(config.get("data") or {}).get("target_language"))
-    scorer: TextMetric = build(config["metric"][name], "metric", run / "config.yaml", trust)
+        language = metric_language((config.get("data") or {}).get("target_language"), references)
+        return BLEU(lowercase=False, tokenize="auto", language=language)
+    options = with_language(config["metric"][name], references)
+    scorer: TextMetric = build(options, "metric", run / "config.yaml", trust)
     return scorer
 
 

@@ -16,6 +16,7 @@ from hydra.utils import get_class
 from seq2seq_attn.checkpoint.admitted import Trust, build, is_class_of
 from seq2seq_attn.comparison.system import System, read_system
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.metric.language import with_language
 from seq2seq_attn.metric.names import main_metric
 from seq2seq_attn.metric.text_metric import TextMetric
 
@@ -146,10 +147,11 @@ def read_run(name: str, given: str, folder: Path, trust: Trust = ()) -> Run | Le
         target = config["metric"][metric]["_target_"]
         if not is_class_of("metric", target, trust):
             return LeftOut(name, f"{target} computes its {metric}; if you trust that package, name it with --trust")
-        scorer: TextMetric = build(config["metric"][metric], "metric", folder / "config.yaml", trust)
         stages = [key.removesuffix(f"/{metric}") for key in results if key.endswith(f"/{metric}")]
         stage = "test" if "test" in stages else stages[0]
         system = read_system(folder, stage)
+        options = with_language(config["metric"][metric], (versions[0] for versions in system.references))
+        scorer: TextMetric = build(options, "metric", folder / "config.yaml", trust)
         figures = {"seed": results["seed"], f"{stage}/{metric}": results[f"{stage}/{metric}"] + 0.0}
         needed = figures | {"paths": config["paths"], "attention": config["attention"]}
         missing = [name for name, part in needed.items() if part is None]

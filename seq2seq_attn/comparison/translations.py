@@ -40,6 +40,8 @@ from seq2seq_attn.metric.bleu import scorer_of, tokenizer_of
 from seq2seq_attn.metric.chrf import signed_beta
 from seq2seq_attn.metric.confidence import FEWEST_RESAMPLES
 from seq2seq_attn.metric.corpus import reference_streams
+from seq2seq_attn.metric.language import metric_language
+from seq2seq_attn.metric.ter import is_split
 from seq2seq_attn.text import plain_console
 
 METRICS = ("bleu", "chrf", "ter")
@@ -113,7 +115,7 @@ def ties_counted() -> Iterator[None]:
 
 
 def metric_of(name: str, systems: Sequence[System], tokenize: str | None = None, lowercase: bool | None = None) -> Any:
-    """Return sacreBLEU's metric with the options of the evaluation of the first system that has one.
+    """Return sacreBLEU's metric with the options of the first system's evaluation that has one, else by the language.
 
     Args:
         tokenize, lowercase: of BLEU, if not as evaluated.
@@ -128,18 +130,24 @@ def metric_of(name: str, systems: Sequence[System], tokenize: str | None = None,
             lowercase=options.get("case") == "lc",
         )
     if name == "ter":
+        by_default = "yes" if signature is None and is_split(language_of(systems)) else "no"
         return TER(
-            normalized=options.get("norm") == "yes",
+            normalized=options.get("norm", by_default) == "yes",
             no_punct=options.get("punct") == "no",
-            asian_support=options.get("asian") == "yes",
+            asian_support=options.get("asian", by_default) == "yes",
             case_sensitive=options.get("case") == "mixed",
         )
     if tokenize is None:  # where the evaluation detokenized, the tokens themselves count
-        language = next((system.language for system in systems if system.language), None)
-        tokenize = "none" if "detok" in options else options.get("tok") or tokenizer_of(language)
+        tokenize = "none" if "detok" in options else options.get("tok") or tokenizer_of(language_of(systems))
         known = [known for known in BLEU.TOKENIZERS if tokenize.startswith(known)]  # as in ja-mecab-0.996-IPA
         tokenize = max(known, key=len, default=tokenize)
     return scorer_of(lowercase=options.get("case") == "lc" if lowercase is None else lowercase, tokenize=tokenize)
+
+
+def language_of(systems: Sequence[System]) -> str | None:
+    """Return the language by which metrics count words: of the first folder that names it, or of the references."""
+    known = next((system.language for system in systems if system.language), None)
+    return metric_language(known, (versions[0] for versions in systems[0].references))
 
 
 def comparison_table(systems: Sequence[System], comparison: Comparison) -> Table:

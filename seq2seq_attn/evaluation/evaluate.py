@@ -35,7 +35,7 @@ from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.options import EVALUATE, check_options
 from seq2seq_attn.paths import conf_directory
 from seq2seq_attn.process import quieten
-from seq2seq_attn.training.build import build_metrics
+from seq2seq_attn.training.build import build_metrics, sample_references
 from seq2seq_attn.training.checks import check_metrics
 from seq2seq_attn.training.results import is_file_name, translation_files, write_translations
 from seq2seq_attn.training.translation_module import TranslationModule
@@ -153,7 +153,7 @@ def run_tests(
         cache_dir=config.paths.cache_dir,
     )
     datamodule.test_names = names
-    metrics = build_metrics(chosen)
+    metrics = build_metrics(chosen, sample_references(corpus))
     for metric in metrics.values() if isinstance(models.model, EncoderDecoder) else ():
         metric.check(models.model, models.config)
     module = TranslationModule(

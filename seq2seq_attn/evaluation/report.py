@@ -15,6 +15,7 @@ from seq2seq_attn.metric.attention import AttentionFigures
 from seq2seq_attn.metric.bleu import default_scorer
 from seq2seq_attn.metric.by_length import LENGTHS, score_by_length
 from seq2seq_attn.metric.confidence import confidence
+from seq2seq_attn.metric.language import metric_language
 from seq2seq_attn.metric.length_ratio import length_ratio
 from seq2seq_attn.metric.names import main_metric, title_of
 from seq2seq_attn.metric.repetition import repetition
@@ -80,7 +81,10 @@ def split_report(
     numbers = [len(options) for options in references]
     main = main_metric([of for of in metrics if not metrics[of].scores_whole_test], module.config.get("monitor"))
     buckets = score_by_length(metrics[main], sources, hypotheses, references) if main else []
-    words = metrics["bleu"].scorer if "bleu" in metrics else default_scorer(corpus.target_language)
+    if "bleu" in metrics:
+        words = metrics["bleu"].scorer
+    else:
+        words = default_scorer(metric_language(corpus.target_language, (options[0] for options in references)))
     return {
         "sentences": len(rows),
         "references": {"min": min(numbers), "max": max(numbers)},

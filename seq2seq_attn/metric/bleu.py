@@ -7,12 +7,12 @@ import sacrebleu
 
 from seq2seq_attn.errors import UserError, one_line
 from seq2seq_attn.metric.corpus_metric import CorpusMetric
+from seq2seq_attn.metric.language import language_code
 
-LANGUAGES = {  # whose words 13a does not find: sacrebleu's tokenizer, and the extra that installs it
-    **dict.fromkeys(("zh", "zho", "cmn", "yue", "chinese"), ("zh", None)),
-    **dict.fromkeys(("ja", "jpn", "japanese"), ("ja-mecab", "sacrebleu[ja]")),
-    **dict.fromkeys(("ko", "kor", "korean"), ("ko-mecab", "sacrebleu[ko]")),
-}
+TOKENIZERS = {  # sacrebleu's, of languages whose words 13a does not find; every other one has 13a
+    "zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab", **dict.fromkeys(("th", "lo", "km", "my", "bo"), "char"),
+}  # fmt: skip
+WITHOUT_MECAB = {"ja-mecab": "char", "ko-mecab": "13a"}  # Korean has spaces
 log = logging.getLogger(__name__)
 
 
@@ -23,7 +23,8 @@ class BLEU(CorpusMetric):
     Args:
         lowercase: score without regard to case.
         tokenize: sacrebleu's name of a tokenizer; papers on European languages report `13a`. `auto`: that of the
-            language: `zh`, `ja-mecab` or `ko-mecab` where it is installed, and else `13a`.
+            language: `zh`; `ja-mecab`, or `char` where MeCab is not installed; `ko-mecab`, or `13a`; `char` for Thai,
+            Lao, Khmer, Burmese and Tibetan; and else `13a`.
         language: of the target, as in `fr`.
     """
 
@@ -69,17 +70,31 @@ def scorer_of(*, lowercase: bool, tokenize: str, **options: Any) -> sacrebleu.BL
 
 def tokenizer_of(language: str | None) -> str:
     """Return the name of the tokenizer for text in a language such as `zh`, `zh-TW` or `Chinese`; log it if not 13a."""
-    code = (language or "").casefold().replace("_", "-").partition("-")[0]
-    name, extra = LANGUAGES.get(code, ("13a", None))
-    if extra is not None:
-        try:
-            sacrebleu.BLEU(tokenize=name)
-        except (RuntimeError, ImportError):
-            log.warning(
-                f"BLEU tokenizes {language} as 13a does, by blanks and punctuation: pip install '{extra}' for {name}, "
-                "or set metric.bleu.tokenize"
-            )
-            return "13a"
-    if name != "13a":
+    name = best_tokenizer(language)
+    chosen = available(name)
+    if chosen != name:
+        how = "by characters (char)" if chosen == "char" else "as 13a does, by blanks and punctuation"
+        log.warning(
+            f"BLEU tokenizes {language} {how}, also in the validations, whose BLEU chooses best.ckpt unless monitor "
+            f"names another figure: pip install 'sacrebleu[{name.partition('-')[0]}]' for {name} before the training, "
+            "or set metric.bleu.tokenize"
+        )
+    elif name != "13a":
         log.info(f"BLEU tokenizes {language} by sacreBLEU's {name}; metric.bleu.tokenize chooses another tokenizer")
+    return chosen
+
+
+def best_tokenizer(language: str | None) -> str:
+    """Return the name of the tokenizer for text in a language, which may not be installed."""
+    return TOKENIZERS.get(language_code(language) or "", "13a")
+
+
+def available(name: str) -> str:
+    """Return the name of a tokenizer, or of the one that replaces it where MeCab is not installed."""
+    if name not in WITHOUT_MECAB:
+        return name
+    try:
+        sacrebleu.BLEU(tokenize=name)
+    except (RuntimeError, ImportError):
+        return WITHOUT_MECAB[name]
     return name

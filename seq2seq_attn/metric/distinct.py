@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, final
 
 from seq2seq_attn.metric.corpus import NUM_HEADER, check, check_counted, num_references
-from seq2seq_attn.metric.rouge import tokens_of
+from seq2seq_attn.metric.rouge import named_tokenizer, tokens_of
 from seq2seq_attn.metric.text_metric import TextMetric
 
 
@@ -19,14 +19,15 @@ class Distinct(TextMetric):
 
     Args:
         n: number of words of an n-gram.
-        tokenize: how the text is cut, as of ROUGE.
+        tokenize, language: how the text is cut, as of ROUGE.
     """
 
     scores_whole_test: ClassVar[bool] = True
     has_interval: ClassVar[bool] = False
 
-    def __init__(self, *, n: Annotated[int, "[1, 10]"], tokenize: str) -> None:
+    def __init__(self, *, n: Annotated[int, "[1, 10]"], tokenize: str, language: str | None = None) -> None:
         super().__init__(num_counts=2)
+        tokenize = named_tokenizer(tokenize, language)
         self.n, self.tokens, self.signed = n, tokens_of(tokenize), f"n:{n}|tok:{tokenize}"
 
     def sentence_counts(

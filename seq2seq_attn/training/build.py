@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +17,14 @@ from seq2seq_attn.callback.autosave import Autosave
 from seq2seq_attn.checkpoint.checkpoint_file import AtomicCheckpointIO
 from seq2seq_attn.checkpoint.exact_resume import ExactResume
 from seq2seq_attn.checkpoint.published import without_folders
-from seq2seq_attn.data.corpus import Corpus
-from seq2seq_attn.data.data_module import TranslationDataModule
+from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
+from seq2seq_attn.data.data_module import TranslationDataModule, evenly_spread
 from seq2seq_attn.data.splitting import with_test_set
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.logger.csv_logger import CsvLogger
 from seq2seq_attn.logger.wandb_logger import WandbRun
 from seq2seq_attn.metric.aer import AER
+from seq2seq_attn.metric.language import with_language
 from seq2seq_attn.metric.text_metric import TextMetric
 from seq2seq_attn.nn.precision import NO_FLOAT64
 from seq2seq_attn.objective.objective import Objective
@@ -34,6 +36,7 @@ from seq2seq_attn.training.monitor import validation_figures
 from seq2seq_attn.training.scheduled_sampling import ScheduledSampling
 from seq2seq_attn.training.translation_module import TranslationModule
 
+REFERENCES = 500  # of each split, from which the language of the metrics is told
 SWITCHES = {"enable_progress_bar": (ProgressBar,), "enable_checkpointing": (Checkpoint, Autosave)}
 
 log = logging.getLogger(__name__)
@@ -73,7 +76,7 @@ def build(
     config: Any = OmegaConf.to_container(composed, resolve=True)
     config.pop("hydra", None)
     config.setdefault("metric", {})  # of which Hydra keeps nothing for metric=[]
-    metrics = build_metrics(config)
+    metrics = build_metrics(config, sample_references(corpus))
     guided: GuidedAlignment = instantiate(config["guided_alignment"])
     scheduled: ScheduledSampling = instantiate(config["scheduled_sampling"])
     datamodule = TranslationDataModule(
@@ -113,13 +116,18 @@ def build(
     return module, datamodule
 
 
-def build_metrics(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the text metrics by name.
+def build_metrics(config: dict[str, Any], references: Sequence[str]) -> dict[str, Any]:
+    """Return the text metrics by name; options of value `auto` follow the language, see `metric_language`.
+
+    Args:
+        references: some of each set that is scored.
 
     Raises:
         UserError: for another class, which nothing would update.
     """
-    metrics = {name: instantiate(metric, _convert_="all") for name, metric in config["metric"].items()}
+    chosen = {name: with_language(options, references) for name, options in config["metric"].items()}
+    warn_of_language(config["metric"], chosen)
+    metrics = {name: instantiate(options, _convert_="all") for name, options in chosen.items()}
     for name, metric in metrics.items():
         if not isinstance(metric, TextMetric | AER):
             raise UserError(
@@ -127,6 +135,33 @@ def build_metrics(config: dict[str, Any]) -> dict[str, Any]:
                 "TextMetric or CorpusMetric"
             )
     return metrics
+
+
+def warn_of_language(given: dict[str, Any], chosen: dict[str, Any]) -> None:
+    """Warn of a target language by whose words the references would be cut at blanks that they lack.
+
+    Args:
+        given, chosen: the options of the metrics by name.
+    """
+    other = [name for name in given if chosen[name] != given[name]]
+    if other:
+        name, code = other[0], chosen[other[0]]["language"]
+        option = next(option for option, value in given[name].items() if value == "auto")
+        log.warning(
+            f"The references are mostly in a script without spaces, and the target language is called "
+            f"{given[name]['language']}: {', '.join(other)} count words as for {code}; name the language in the "
+            f"training, data.target_language={code}, or set metric.{name}.{option}"
+        )
+
+
+def sample_references(corpus: LoadedCorpus) -> list[str]:
+    """Return first references of the validation and test sets, evenly spread over each."""
+    return [
+        split.references[row][0]
+        for name, split in corpus.splits.items()
+        if name != "train"
+        for row in evenly_spread(REFERENCES, len(split)).tolist()
+    ]
 
 
 def start_loggers(trainer: Any, config: dict[str, Any]) -> None:

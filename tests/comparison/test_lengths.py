@@ -9,6 +9,7 @@ from comparison.made_runs import METRIC, REFERENCES, SOURCES, bleu_of, spoilt, w
 from comparison.test_runs_left_out import OWN_METRIC
 
 from seq2seq_attn.comparison import lengths as script
+from seq2seq_attn.comparison.system import System
 from seq2seq_attn.metric.bleu import BLEU
 
 
@@ -111,10 +112,20 @@ def test_rows_name_their_runs_and_another_test_set_is_left_out(
     assert said.err == f"left out: {tmp_path / 'there' / 'a'}: its test set is not that of {first}\n"
 
 
-def test_a_run_without_a_metric_of_its_own_has_bleu_by_its_language(tmp_path: Path) -> None:
-    scorer = script.scorer_of(tmp_path, "bleu", {"metric": {}, "data": {"target_language": "zh"}}, ())
-    scorer.update(["我喜欢猫。"], [["我喜欢狗。"]])
-    assert "|tok:zh|" in scorer.signature()
+@pytest.mark.parametrize("options", [{}, {"tokenize": "auto", "language": "fr"}, {"tokenize": "13a", "language": "fr"}])
+@pytest.mark.parametrize(("language", "reference"), [("zh", "The cat."), ("fr", "我喜欢狗。"), ("fr", "The cat.")])
+def test_bleu_is_by_the_language_of_the_run_and_of_its_references_unless_the_run_chose(
+    options: dict[str, str], language: str, reference: str, tmp_path: Path
+) -> None:
+    own = {"_target_": "seq2seq_attn.metric.bleu.BLEU", "lowercase": False} | options
+    if "language" in options:
+        own["language"] = language
+    config = {"metric": {"bleu": own} if options else {}, "data": {"target_language": language}}
+    test = System("a", ["a"], [reference], [[reference]], {}, None)
+    scorer = script.scorer_of(tmp_path, "bleu", config, (), test)
+    scorer.update(["any"], [[reference]])
+    expected = "13a" if options.get("tokenize") == "13a" or (language, reference) == ("fr", "The cat.") else "zh"
+    assert f"|tok:{expected}|" in scorer.signature()
 
 
 def test_a_run_with_a_metric_of_ones_own_is_left_out_until_its_package_is_trusted(

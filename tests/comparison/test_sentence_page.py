@@ -228,7 +228,21 @@ def test_without_bleu_the_language_chooses_the_tokenizer(known: str, tmp_path: P
     assert script.metric_of("bleu", systems).tokenizer.signature() == "zh"
     (folder / "config.yaml").write_text("data: [")
     (folder / "evaluation.json").write_text("{")
-    assert script.metric_of("bleu", [read_system(folder, "test")]).tokenizer.signature() == "13a"
+    (unknown,) = [read_system(folder, "test")]
+    assert unknown.language is None
+    assert script.metric_of("bleu", [unknown]).tokenizer.signature() == "zh"  # by the script
+    assert ter_of(unknown) == "norm:yes|punct:yes|asian:yes"
+    french = unknown._replace(references=REFERENCES[:3])
+    assert script.metric_of("bleu", [french]).tokenizer.signature() == "13a"
+    assert ter_of(french) == "norm:no|punct:yes|asian:no"
+    evaluated = unknown._replace(signatures={"bleu": "tok:13a", "ter": "nrefs:1|case:lc|tok:tercom|norm:no|asian:no"})
+    assert script.metric_of("bleu", [evaluated]).tokenizer.signature() == "13a"
+    assert ter_of(evaluated) == "norm:no|punct:yes|asian:no"
+
+
+def ter_of(system: System) -> str:
+    signature = script.compare([system, system], ["ter"], "bootstrap", 50).signatures["ter"]
+    return signature.partition("tok:tercom|")[2].partition("|version")[0]
 
 
 def test_a_tokenizer_with_its_dictionary_in_its_signature_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -246,4 +260,4 @@ def test_options_of_bleu_come_before_the_evaluations(tmp_path: Path, capsys: pyt
     assert "|case:mixed|eff:no|tok:char|" in capsys.readouterr().out
     (folder / "results.json").write_text("[1]")
     script.main([str(folder), str(folder), "--resamples", "50", "--lowercase"])
-    assert "|case:lc|eff:no|tok:13a|" in capsys.readouterr().out
+    assert "|case:lc|eff:no|tok:zh|" in capsys.readouterr().out

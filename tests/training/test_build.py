@@ -8,12 +8,16 @@ from typing import Any
 
 import pytest
 import torch
-from configs import composed
+from configs import composed, copied
 from omegaconf import OmegaConf
 from pytorch_lightning.accelerators import CPUAccelerator
 
+from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.training import build
 from seq2seq_attn.training.build import build_metrics, build_trainer, start_loggers
+
+SETS = ("train", "val", "test", "test_web")
 
 
 def test_a_metric_that_nothing_would_update_is_refused() -> None:
@@ -21,7 +25,64 @@ def test_a_metric_that_nothing_would_update_is_refused() -> None:
     with pytest.raises(
         UserError, match=r"^metric=mean is a TokenMean, which does not read translations; derive it from T"
     ):
-        build_metrics({"metric": options})
+        build_metrics({"metric": options}, [])
+
+
+def metrics_of(*overrides: str, reference: str = "我们明天去公园。") -> dict[str, str]:
+    """Return the signature of each metric of a training whose references are all this one."""
+    config: Any = OmegaConf.to_container(composed(*overrides).metric, resolve=True)
+    metrics = build_metrics({"metric": config}, [reference] * 3)
+    for metric in metrics.values():
+        metric.update(["any"], [[reference]])
+    return {name: metric.signature() for name, metric in metrics.items()}
+
+
+def test_chinese_that_is_called_french_is_scored_as_chinese_and_a_warning_says_what_to_name(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    found = metrics_of("metric=[bleu,chrf,ter,rouge]")
+    assert "|tok:zh|" in found["bleu"]
+    assert "|norm:yes|punct:yes|asian:yes|" in found["ter"]
+    assert "|tok:zh|" in found["rouge1"]
+    assert caplog.messages == [
+        "The references are mostly in a script without spaces, and the target language is called fr: bleu, ter, "
+        "rouge1, rouge2, rougeL count words as for zh; name the language in the training, data.target_language=zh, or "
+        "set metric.bleu.tokenize"
+    ]
+
+
+def test_a_training_reads_its_references_before_it_builds_its_metrics(tmp_path: Path) -> None:
+    rows = [f"word {number}\t第{number}个词在这里。\n" for number in range(40)]
+    (tmp_path / "pairs.tsv").write_text("".join(rows), encoding="utf-8")
+    options = ["data=parallel", f"data.train={tmp_path / 'pairs.tsv'}", "data.val_sentences=5", "data.test_sentences=5"]
+    fixed = ["tokenizer=char", "callback=[]", f"paths.run_dir={tmp_path}", f"paths.cache_dir={tmp_path / 'cache'}"]
+    choices = [f"choices.{name}=null" for name in ("attention", "model", "data")]
+    module, _ = build.build(copied(composed(*options, *fixed, *choices)))
+    for stage in ("val", "test"):
+        metric = module.stage_metrics(stage)["bleu"]
+        metric.update(["第1个词。"], [["第2个词。"]])
+        assert "|tok:zh|" in metric.signature()
+    assert module.config["metric"]["bleu"]["language"] == "fr"  # a checkpoint keeps what was given
+
+
+def test_what_is_named_or_has_spaces_is_scored_as_before_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    french = metrics_of("metric=[bleu,ter]", reference="Nous irons demain au parc.")
+    assert "|tok:13a|" in french["bleu"]
+    assert "|norm:no|punct:yes|asian:no|" in french["ter"]
+    explicit = metrics_of("metric=[bleu,tokenized_bleu]", "metric.bleu.tokenize=13a")
+    assert "|tok:13a|" in explicit["bleu"]
+    assert "|tok:moses-fr|" in explicit["tokenized_bleu"]
+    assert "|tok:zh|" in metrics_of("metric=[bleu]", "data.target_language=zh")["bleu"]
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
+
+
+def test_the_references_of_every_set_that_is_scored_are_sampled_evenly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(build, "REFERENCES", 2)
+    references = [[f"first {row}", "second"] for row in range(6)]
+    splits = {name: Split(["a"] * 6, ["b"] * 6, [[f"{name} {a}", b] for a, b in references]) for name in SETS}
+    corpus = LoadedCorpus(splits, CleaningReport({}), "en", "fr")
+    sampled = [f"{name} first {row}" for name in ("val", "test", "test_web") for row in (0, 3)]
+    assert build.sample_references(corpus) == sampled
 
 
 def test_a_mac_trains_on_its_cpu_and_the_log_says_so(
