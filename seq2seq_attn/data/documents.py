@@ -8,6 +8,7 @@ from typing import final
 
 from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus, Split
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.text import num_words
 
 
 @final
@@ -18,8 +19,8 @@ class DocumentCorpus(Corpus):
 
     Args:
         corpus: the corpus of sentences, which cleans them.
-        min_words, max_words: limits for the longer side of a document. Its length is drawn uniformly between them,
-            and it has as many sentences as fit.
+        min_words, max_words: limits for the longer side of a document, in words as `text.num_words` counts them. Its
+            length is drawn uniformly between them, and it has as many sentences as fit.
         seed: seed of the lengths.
         source_language, target_language: those of the corpus.
 
@@ -68,7 +69,7 @@ class DocumentCorpus(Corpus):
         draw, runs, start = Random(f"{self.seed}\t{name}"), [], 0
         most, words = draw.randint(self.min_words, self.max_words), (0, 0)
         for number, (source, target) in enumerate(zip(split.sources, split.targets, strict=True)):
-            pair_words = (len(source.split()), len(target.split()))
+            pair_words = (num_words(source), num_words(target))
             if max(pair_words) > self.min_words:
                 raise UserError(
                     f"sentence {number + 1} of {name} has {max(pair_words)} words, more than data.min_words="

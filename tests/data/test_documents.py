@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,18 @@ def test_documents_of_the_demo_corpus_have_a_thousand_to_four_thousand_tokens(tm
         assert 1000 <= min(longest) < max(longest) <= 4000
     assert len(corpus.splits["train"]) > 50
     assert min(len(split) for split in corpus.splits.values()) > 3
+
+
+def test_words_of_a_document_are_those_by_which_the_cleaning_counts() -> None:
+    class Chinese(Counted):
+        def load(self) -> LoadedCorpus:
+            loaded = super().load()
+            texts = ["我们明天去公园里玩"] * self.sentences  # 9 characters count as 5 words
+            return replace(loaded, splits={"train": Split(texts, texts, [[text] for text in texts])})
+
+    options = {"min_words": 11, "max_words": 23, "seed": 1, "source_language": "en", "target_language": "fr"}
+    split = DocumentCorpus(corpus=Chinese(97), **options).load().splits["train"]
+    assert {2, 3, 4} >= {len(source.split()) for source in split.sources} > {2}
 
 
 def test_languages_that_are_not_those_of_the_sentences_are_refused() -> None:

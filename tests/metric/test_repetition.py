@@ -24,3 +24,9 @@ def test_the_length_of_a_run_is_an_option() -> None:
     assert repetition(["to be or not to be"], n=1) == 2 / 6
     assert repetition(["to be or not to be"], n=2) == 1 / 5
     assert repetition(["to be or not to be"], n=3) == 0.0
+
+
+def test_a_loop_without_spaces_is_found_by_its_characters() -> None:
+    assert repetition(["我们去我们去我们去"]) == 3 / 6
+    assert repetition(["ไปไปไปไป"]) == 3 / 5
+    assert repetition(["hahahahaha"]) == 0.0
