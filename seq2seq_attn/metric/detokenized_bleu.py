@@ -18,7 +18,7 @@ class DetokenizedBLEU(CorpusMetric):
 
     Args:
         language: of the target, as in `fr`.
-        lowercase, tokenize: as in BLEU; sacrebleu's tokenizer reads the detokenized text.
+        lowercase, tokenize: as in BLEU, by the same language; sacrebleu's tokenizer reads the detokenized text.
     """
 
     def __init__(self, *, language: str, lowercase: bool, tokenize: str) -> None:

@@ -68,3 +68,12 @@ def test_the_signature_says_what_was_done() -> None:
     assert "case:lc" in metric.signature()
     assert "tok:13a" in metric.signature()
     assert "detok:moses-fr" in metric.signature()
+
+
+def test_text_that_came_tokenized_has_the_tokenizer_of_its_language() -> None:
+    for group, name in (("tokenized_text", "bleu"), ("detokenized_bleu", "detokenized_bleu")):
+        for language, tokenize in (("fr", "13a"), ("de", "13a"), ("zh", "zh")):
+            metric = built(composed(f"metric=[{group}]", f"data.target_language={language}").metric[name])
+            metric.update(["我们 明天 去 公园 。"], [["我们 明天 去 公园 。"]])
+            assert f"|case:lc|eff:no|tok:{tokenize}|" in metric.signature()
+            assert f"detok:moses-{language}" in metric.signature()
