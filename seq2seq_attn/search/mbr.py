@@ -17,11 +17,10 @@ from torch import Tensor
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.decoding_model import DecodingModel
 from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary
+from seq2seq_attn.text import unspaced_language
 
-UTILITIES: dict[str, Callable[[], Scorer]] = {
-    "chrf": sacrebleu.CHRF,
-    "bleu": partial(sacrebleu.BLEU, effective_order=True),
-}
+sentence_bleu = partial(sacrebleu.BLEU, effective_order=True)
+UTILITIES: dict[str, Callable[[], Scorer]] = {"chrf": sacrebleu.CHRF, "bleu": sentence_bleu}
 
 
 @final
@@ -32,7 +31,9 @@ class MBRSearch(Search):
 
     Args:
         candidates: the search that finds the candidates.
-        utility: sentence-level `chrf` or `bleu` (effective order) of sacreBLEU, 0-100; 100 for equal texts.
+        utility: sentence-level `chrf` or `bleu` (effective order) of sacreBLEU, 0-100; 100 for equal texts. The words
+            of BLEU are those of 13a; where candidates are mostly in a script without spaces, of zh for Chinese, and
+            else single characters.
         by_probability: weight references by the model's probability, for an n-best list (Kumar and Byrne); False:
             weight them equally, for samples, which are drawn with that probability.
 
@@ -44,7 +45,7 @@ class MBRSearch(Search):
         if utility not in UTILITIES:
             raise UserError(f"search.utility={utility} is unknown; choose from: {', '.join(sorted(UTILITIES))}")
         self.candidates, self.by_probability = candidates, by_probability
-        self.scorer = UTILITIES[utility]()
+        self.utility, self.scorer = utility, UTILITIES[utility]()
 
     @property
     def hypotheses_at_once(self) -> int:
@@ -78,11 +79,17 @@ class MBRSearch(Search):
         for text, candidate, share in zip(texts, candidates, self._shares(candidates), strict=True):
             first.setdefault(text, candidate)
             counts[text] += share
-        expected = pairwise(self.scorer, list(first)) @ torch.tensor(list(counts.values()), dtype=torch.float64)
+        utilities = pairwise(self._scorer_of(list(first)), list(first))
+        expected = utilities @ torch.tensor(list(counts.values()), dtype=torch.float64)
         ranked = [
             candidate._replace(score=score) for candidate, score in zip(first.values(), expected.tolist(), strict=True)
         ]
         return sorted(ranked, key=lambda candidate: -candidate.score)
+
+    def _scorer_of(self, texts: list[str]) -> Scorer:
+        """Return the utility for the candidates of a sentence."""
+        language = unspaced_language(texts) if self.utility == "bleu" else None
+        return self.scorer if language is None else sentence_bleu(tokenize="zh" if language == "zh" else "char")
 
     def _shares(self, candidates: list[Hypothesis]) -> list[float]:
         """Return the weight of each candidate as a reference; the weights sum to 1."""

@@ -54,6 +54,26 @@ def test_expected_bleu_by_hand() -> None:
     assert [score for _, score, _ in found] == pytest.approx([(50 + 200) / 3, (100 + 2 * 50) / 3])
 
 
+@pytest.mark.parametrize(
+    ("texts", "tokenize"),
+    [
+        (["我们明天去公园里玩。", "我们明天去公园玩。", "他们在看书。"], "zh"),
+        (["พรุ่งนี้เราจะไปสวน", "พรุ่งนี้เราไปสวน", "เขาอ่านหนังสือ"], "char"),
+        (["The red house.", "The red old house.", "北京"], "13a"),
+    ],
+)
+def test_bleu_of_candidates_without_spaces_is_of_characters(texts: list[str], tokenize: str) -> None:
+    scorer = sacrebleu.BLEU(effective_order=True, tokenize=tokenize)
+    expected = {
+        one: (100 + sum(scorer.sentence_score(one, [other]).score for other in texts if other != one)) / 3
+        for one in texts
+    }
+    assert {text: score for text, score, _ in chosen(dict.fromkeys(texts, -1.0), utility="bleu")} == pytest.approx(
+        expected
+    )
+    assert expected[texts[0]] > 40
+
+
 def test_references_can_be_weighted_by_probability() -> None:
     found = chosen({"ab": math.log(0.3), "ac": math.log(0.1), "dd": math.log(0.1)}, by_probability=True)
     assert [text for text, _, _ in found] == ["ab", "ac", "dd"]
