@@ -3,7 +3,7 @@
 The score of a translation is that of its search plus, for each further model, a weight times the mean log-probability
 of a token by this model. Yee et al. 2019, arXiv:1908.05731, take a model of the other direction and a language model.
 A line is cut after 512 tokens of a model, or where its positions end. With --references, of a validation set, the
-command tries the weights 0 to 3 and prints those with the highest BLEU.
+command tries the weights 0 to 3 and prints those with the highest BLEU, tokenized as by metric=bleu.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from seq2seq_attn.inference.lines import Line, line_count, opened, read_lines
 from seq2seq_attn.inference.models import Models, load_models
 from seq2seq_attn.inference.output import BARS, model_files, refuse_one_file, written
 from seq2seq_attn.metric.bleu import BLEU
+from seq2seq_attn.metric.language import metric_language
 
 MOST_TOKENS = 512  # of a line, after which it is cut, as translate.py does
 WINDOW = 4096  # translations that are scored at once, sorted by length into batches
@@ -127,7 +128,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         weights = given.weights
         if references is not None:
             sentences = list(sentences)
-            weights = tuned(sentences, references, scorers[0].language)
+            weights = tuned(sentences, references, language_of(scorers))
         for sentence in sentences:
             stream.write(f"{sentence.texts[sentence.best(weights)]}\n".encode())
 
@@ -147,6 +148,14 @@ def load_scorer(path: str, reverse: bool, device: str, trust: Sequence[str]) -> 
         raise UserError(f"--reverse {path} is a language model, which scores translations alone; give it as --model")
     models.model.to(models.device)
     return Scorer(models, reverse)
+
+
+def language_of(scorers: Sequence[Scorer]) -> str | None:
+    """Return the language of the translations, by the first model that translates them, else one that translates from
+    them, else a language model, whose corpus is often called `text`.
+    """
+    preferred = min(scorers, key=lambda scorer: (not scorer.models.model.reads_source, scorer.reverse))
+    return preferred.language
 
 
 class Listed(NamedTuple):
@@ -251,8 +260,9 @@ def tuned(sentences: Sequence[Sentence], references: Sequence[Sequence[str]], la
     """Return the weights of GRID whose choice has the highest BLEU, the first of several, and print them.
 
     Args:
-        language: of the translations, which chooses BLEU's tokenizer.
+        language: of the translations, which with the script of the references chooses BLEU's tokenizer.
     """
+    language = metric_language(language, (options[0] for options in references))
     metric = BLEU(lowercase=False, tokenize="auto", language=language)
     counts = [
         metric.sentence_counts(one.texts, [options] * len(one.texts))

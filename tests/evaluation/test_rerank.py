@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 from pathlib import Path
 from statistics import fmean
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -140,6 +141,32 @@ def test_the_weights_with_the_highest_bleu_are_found(capsys: pytest.CaptureFixtu
     without = sacrebleu.corpus_bleu([wrong, wrong, right], [[right] * 3]).score
     assert 0 < without < 90
     assert capsys.readouterr().out == f"--weights 3 1: BLEU 100.00, without the models {without:.2f}\n"
+
+
+def test_weights_of_chinese_are_found_by_its_words_whatever_the_language_is_called(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    right, wrong = "我们明天去公园里玩。", "我们今天去商店里买书。"
+    sentences = [Sentence("best.txt, line 1", "source", [wrong, right], np.array([[-0.5, -2.0], [-1.0, -1.5]]))] * 3
+    better = "我们明天去公园玩。"
+    for language in ("text", "fr", "zh", None):
+        tuned(sentences, [[better]] * 3, language)
+    reached = sacrebleu.corpus_bleu([right] * 3, [[better] * 3], tokenize="zh").score
+    without = sacrebleu.corpus_bleu([wrong] * 3, [[better] * 3], tokenize="zh").score
+    assert capsys.readouterr().out == f"--weights 1.5: BLEU {reached:.2f}, without the models {without:.2f}\n" * 4
+
+
+def test_the_language_is_that_of_a_translation_model_of_the_same_direction() -> None:
+    def scorer(language: str, *, reverse: bool = False, reads_source: bool = True) -> Any:
+        sides = {"source_language": language if reverse else "en", "target_language": "en" if reverse else language}
+        models: Any = SimpleNamespace(config={"data": sides}, model=SimpleNamespace(reads_source=reads_source))
+        return rerank.Scorer(models, reverse)
+
+    reverse, text = scorer("cmn", reverse=True), scorer("text", reads_source=False)
+    assert rerank.language_of([reverse, text, scorer("zh")]) == "zh"
+    assert rerank.language_of([reverse, text]) == "cmn"
+    assert rerank.language_of([reverse]) == "cmn"
+    assert rerank.language_of([text]) == "text"
 
 
 REFUSED = {
