@@ -253,13 +253,14 @@ class TranslationModule(pl.LightningModule):
             self.tested.append(name)
 
     def translate(self, batch: Batch) -> list[list[int]]:
-        """Return the token ids of the search's translations of a batch."""
+        """Return the token ids of the search's translations of a batch; an empty source has the empty one."""
         if batch.source.is_cuda:
             torch.cuda.synchronize()  # what is still to do of the loss is no part of the search
         started = time.perf_counter()
         hypotheses = self.search(self.model, batch.source, batch.source_mask, TargetVocabulary.of(self.tokenizer))
         self.decode_seconds += time.perf_counter() - started
-        return [best.token_ids for best, *_ in hypotheses]
+        is_text = (batch.source_lengths > 1).tolist()  # beside the end token
+        return [best.token_ids if text else [] for text, (best, *_) in zip(is_text, hypotheses, strict=True)]
 
     @property
     def epoch_number(self) -> int:
