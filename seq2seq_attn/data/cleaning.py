@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, final
 
 from seq2seq_attn.data.corpus import Pair
@@ -14,6 +14,7 @@ from seq2seq_attn.text import num_words
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tab and line feed, which count as blanks
 BLANKS = re.compile(r"[ \t]+")
 PUNCTUATION = re.compile(r"(?<=[^ ])(?=[,.!?])")  # the place of a blank before a mark, as in Dive into Deep Learning
+OF_TEXT = {"normalize_spaces": True, "lowercase": False, "split_punctuation": False}  # options that change a text
 LONG = 10_000  # characters; sorting the combining marks of a longer word may take minutes
 
 
@@ -25,10 +26,19 @@ class Sized(NamedTuple):
     longer: int
 
 
-def cleaning_options(data: dict[str, Any]) -> Any:
+def cleaning_options(data: Mapping[Any, Any]) -> Any:
     """Return the options of the cleaning of a corpus, or of that whose sentences its documents are made of."""
     own = data.get("cleaning")
-    return cleaning_options(data["corpus"]) if own is None and isinstance(data.get("corpus"), dict) else own
+    return cleaning_options(data["corpus"]) if own is None and isinstance(data.get("corpus"), Mapping) else own
+
+
+def text_options(data: Mapping[Any, Any]) -> dict[str, Any]:
+    """Return the cleaning options of a corpus that change its text: a model reads all text as they make it.
+
+    The other options choose the pairs to train on.
+    """
+    cleaning = cleaning_options(data) or {}
+    return {name: cleaning.get(name, default) for name, default in OF_TEXT.items()}
 
 
 @final

@@ -27,7 +27,7 @@ def initialize(
     if parent is not None:
         warn_of_other_text(parent, datamodule.corpus)
         if module.config["init_from"]["tokenizer"] == "keep":
-            warn_of_unknown_tokens(datamodule.encoded("train"))
+            warn_of_unknown_tokens(parent, datamodule.encoded("train"), module.config["data"])
         copy_weights(parent, module, strict=module.config["init_from"]["strict"])
     if resumed is None:
         copy_word_vectors(module.model, module.tokenizer, module.config["model"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,10 +12,12 @@ from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.checkpoint.load import Loaded, find_checkpoint, read_checkpoint, rebuild
 from seq2seq_attn.checkpoint.resume import Resumed
+from seq2seq_attn.data.cleaning import OF_TEXT, text_options
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.encoded import EncodedSplit, unknown_shares
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import sha256
+from seq2seq_attn.options import typed
 from seq2seq_attn.text import printable
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training.parent_config import OPTION, SETTINGS
@@ -39,7 +42,9 @@ def read_parent(composed: DictConfig, resumed: Resumed | None) -> Parent | None:
         return None
     file = find_checkpoint(composed.init_from.run, OPTION)
     checkpoint = read_checkpoint(file)
-    return Parent(file, rebuild(checkpoint, file, composed.trust), checkpoint.get("global_step"))
+    parent = Parent(file, rebuild(checkpoint, file, composed.trust), checkpoint.get("global_step"))
+    compare_cleaning(parent, composed.data)
+    return parent
 
 
 def kept_tokenizer(composed: DictConfig, resumed: Resumed | None, parent: Parent | None) -> dict[str, Any] | None:
@@ -65,9 +70,9 @@ def kept_tokenizer(composed: DictConfig, resumed: Resumed | None, parent: Parent
             )
     saved = parent.loaded.config.get("tokenizer") or {}
     defaults = inspect.signature(SentencePieceTokenizer).parameters
-    typed: Any = OmegaConf.to_container(options)
+    given_options: Any = OmegaConf.to_container(options)
     for name in OF_VOCABULARY:
-        if typed.get(name) != saved.get(name, defaults[name].default):
+        if given_options.get(name) != saved.get(name, defaults[name].default):
             raise UserError(
                 f"tokenizer.{name} would change nothing, since the tokenizer of {parent.file} comes along; leave it "
                 "out, or train another with init_from.tokenizer=new"
@@ -84,6 +89,31 @@ def provenance_of(parent: Parent | None, resumed: Resumed | None) -> dict[str, A
     return {"path": str(parent.file), "sha256": sha256(parent.file), "step": parent.step}
 
 
+def compare_cleaning(parent: Parent, data: Mapping[Any, Any]) -> None:
+    """Log the cleaning of the text that this run has from its parent, and warn of another one."""
+    theirs, ours = text_options(parent.loaded.config["data"]), text_options(data)
+    if kept := [name for name, usual in OF_TEXT.items() if theirs[name] == ours[name] != usual]:
+        log.info(printable(f"The text is cleaned as that of {parent.file}: {named(theirs, kept, data)}"))
+    if other := other_cleaning(parent, data):
+        log.warning(
+            printable(
+                f"The text of {parent.file} was cleaned with {other}, and that of this run is not; give the same, "
+                "unless the model is to learn other text"
+            )
+        )
+
+
+def other_cleaning(parent: Parent, data: Mapping[Any, Any]) -> str:
+    """Return the parent's options of the cleaning of text that this run has otherwise, as they are typed."""
+    theirs, ours = text_options(parent.loaded.config["data"]), text_options(data)
+    return named(theirs, [name for name in theirs if theirs[name] != ours[name]], data)
+
+
+def named(options: dict[str, Any], names: Sequence[str], data: Mapping[Any, Any]) -> str:
+    group = "data.cleaning" if "cleaning" in data else "data.corpus.cleaning"
+    return " ".join(f"{group}.{name}={typed(options[name])}" for name in names)
+
+
 def warn_of_other_text(parent: Parent, corpus: LoadedCorpus) -> None:
     """Warn of a corpus in other languages."""
     data = parent.loaded.config["data"]
@@ -94,11 +124,17 @@ def warn_of_other_text(parent: Parent, corpus: LoadedCorpus) -> None:
         log.warning(printable(f"{parent.file} translates {languages}, and this corpus is {corpus_languages}"))
 
 
-def warn_of_unknown_tokens(train: EncodedSplit) -> None:
-    """Warn of a corpus with many tokens that the vocabulary of a parent does not have."""
+def warn_of_unknown_tokens(parent: Parent, train: EncodedSplit, data: Mapping[Any, Any]) -> None:
+    """Warn of a corpus with many tokens that the vocabulary of a parent does not have.
+
+    Args:
+        data: the options of the corpus.
+    """
+    other = other_cleaning(parent, data)
+    way_out = f"{other} cleans the text as that of the parent, and " if other else ""
     for side, share in unknown_shares(train).items():
         if share > MANY_UNKNOWN:
             log.warning(
-                f"{share:.0%} of the {side} tokens of the training set are unknown to the vocabulary; "
+                f"{share:.0%} of the {side} tokens of the training set are unknown to the vocabulary; {way_out}"
                 "init_from.tokenizer=new trains a tokenizer on this corpus"
             )

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 from hydra.core.config_store import ConfigStore
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 
@@ -26,8 +27,9 @@ from seq2seq_attn.checkpoint.load import (
     read_checkpoint,
     read_tokenizer,
 )
+from seq2seq_attn.data.cleaning import OF_TEXT, cleaning_options
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.paths import given_path
+from seq2seq_attn.paths import conf_directory, given_path
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 OPTION, CHOICE, RECIPE = "init_from.run", "parent", "fine_tuning"
@@ -50,6 +52,8 @@ CHILDREN = {  # parts that a part chooses in its own defaults list: by name, the
     "cross_attention": ATTENTION_PARTS,
     "search": {"length_penalty": ("length_penalty", "search/length_penalty")},
 }
+OF_FILES = ("parallel", "huggingface", "mixture")  # corpora of the user's files, which do not name their languages
+CLEANINGS = ("standard", "long")  # of conf/, which leave texts alike
 OF_PARENT = f"{CHOICE}_encoder_attention_"  # before the name of that attention
 FRESH = {  # options of the model that a new run does not take over
     "source_vocab_size": "???",
@@ -100,10 +104,13 @@ def choose_parent(overrides: Sequence[str]) -> list[str]:
     return [] if CHOICE in typed else [f"{CHOICE}=run"]
 
 
-def store_parts(checkpoint: dict[str, Any], file: Path, typed: Collection[str], *, trust: Trust) -> None:
+def store_parts(checkpoint: dict[str, Any], file: Path, typed: Mapping[str, Override], *, trust: Trust) -> None:
     """Store the parts of a checkpoint in Hydra's ConfigStore, and a config that selects them.
 
     With a model chosen on the command line, all parts of the model are its own.
+
+    Args:
+        typed: the overrides of the command line by key.
     """
     config, labels = checkpoint["config"], checkpoint["config"].get("choices") or {}
     check_saved_config(config, file, trust)
@@ -121,9 +128,38 @@ def store_parts(checkpoint: dict[str, Any], file: Path, typed: Collection[str], 
             name = OF_PARENT + encoder
         store_part(slot, group, name, deepcopy(node))
         selected.append({f"override /{group}" if slot == group else f"override /{group}@{slot}": name})
+    store_data_options(config, typed.get("data/cleaning"))
     chosen = {name: labels.get(name) for name in ("attention", "model") if name in parts and name not in typed}
     options = {"defaults": selected, "choices": chosen}
     ConfigStore.instance().store("run", options, group=CHOICE, package="_global_")
+
+
+def store_data_options(config: dict[str, Any], chosen_cleaning: Override | None) -> None:
+    """Store the options of the parent's data that belong to its model, for each corpus of conf/.
+
+    They are the options of the cleaning that change a text, and the languages where the corpus is of the user's files.
+    `train.yaml` composes them after the corpus, so an experiment and the command line override them. A corpus of the
+    user's own, and a cleaning that the command line chooses from files of the user's own, are as their files say.
+
+    Args:
+        chosen_cleaning: `data/cleaning=NAME` of the command line.
+    """
+    data, objective = config["data"], config.get("objective")
+    languages = {name: data[name] for name in ("source_language", "target_language")}
+    is_one_sided = objective is not None or config["model"].get("encoder") is None
+    names_pairs = objective is None and not (is_one_sided and len(set(languages.values())) == 1)
+    is_own = chosen_cleaning is not None and chosen_cleaning.value() not in CLEANINGS
+    saved = {} if is_own else cleaning_options(data)
+    cleaning = {name: saved[name] for name in OF_TEXT if isinstance(saved.get(name), bool)}
+    for corpus in sorted(path.stem for path in (conf_directory() / "data").glob("*.yaml")):
+        options: dict[str, Any] = {"cleaning": cleaning}
+        if corpus == "documents":
+            options = {"corpus": options}  # of whose sentences they are made
+        if corpus in OF_FILES and names_pairs:
+            options |= languages
+        if corpus == "text" and is_one_sided:
+            options["target_language"] = languages["target_language"]
+        ConfigStore.instance().store(f"run_{corpus}", {"data": options}, group=f"{CHOICE}/data", package="_global_")
 
 
 def store_part(slot: str, group: str, name: str, node: dict[str, Any]) -> None:

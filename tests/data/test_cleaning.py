@@ -1,10 +1,11 @@
 """What each step of cleaning changes, drops and counts."""
 
+import inspect
 import re
 
 import pytest
 
-from seq2seq_attn.data.cleaning import Cleaning
+from seq2seq_attn.data.cleaning import OF_TEXT, Cleaning, text_options
 from seq2seq_attn.data.corpus import Pair
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.text import num_words
@@ -132,3 +133,17 @@ def test_letters_become_small_and_punctuation_is_split_off_as_in_the_book(text, 
     assert Cleaning(lowercase=True, split_punctuation=True).normalize_text(text) == clean
     assert Cleaning(lowercase=True).normalize_text(text) == " ".join(text.split()).lower()
     assert Cleaning(split_punctuation=True).normalize_text(text).lower() == clean
+
+
+def test_the_options_of_the_text_are_those_that_change_one() -> None:
+    text = "Ça va,\u00a0Zoé?"
+    options = {name: one.default for name, one in inspect.signature(Cleaning).parameters.items()}
+    other = {"min_words": 2, "max_words": 3, "max_characters": 5, "max_ratio": 2.0}
+    changing = {
+        name
+        for name, value in options.items()
+        if Cleaning(**{name: other.get(name, not value)}).normalize_text(text) != Cleaning().normalize_text(text)
+    }
+    assert changing == OF_TEXT.keys()
+    assert all(options[name] is value for name, value in OF_TEXT.items())
+    assert text_options({"corpus": {"cleaning": {"lowercase": True, "max_words": 3}}}) == OF_TEXT | {"lowercase": True}

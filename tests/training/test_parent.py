@@ -18,6 +18,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 from small_checkpoint import write_checkpoint
 from small_run import CALLBACKS, KilledError, assert_same_run, begun, weights
+from tiny import write_checkpoint as write_tiny
 
 from seq2seq_attn.checkpoint.checkpoint_file import write_checkpoint as write_whole
 from seq2seq_attn.checkpoint.export_safetensors import main as export
@@ -29,6 +30,7 @@ from seq2seq_attn.paths import search_path
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training import parent_config as parents
 from seq2seq_attn.training.checks import check_config
+from seq2seq_attn.training.parent import read_parent
 from seq2seq_attn.training.parent_config import FRESH, OF_PARENT, choose_parent, name_attention, tokenizer_options
 from seq2seq_attn.training.run import train
 
@@ -76,6 +78,81 @@ def test_a_new_run_has_the_model_tokenizer_search_and_weights_of_its_parent(
     assert json.loads((tmp_path / "provenance.json").read_text())["init_from"] == ours["parent"] == identity
     assert f"{len(model)} of {len(model)} tensors start from {best}, step {identity['step']}" in caplog.messages
     assert "parent" not in theirs
+
+
+CLEANED = ("data.cleaning.lowercase=true", "data.cleaning.split_punctuation=true", "data.cleaning.max_words=7")
+
+
+def languages(data: Any) -> tuple[str, str]:
+    return data.source_language, data.target_language
+
+
+def test_text_is_cleaned_as_that_of_the_parent_unless_an_option_says_otherwise(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "a.ckpt", *CLEANED, "data.cleaning.normalize_spaces=false")
+    run = f"init_from.run={tmp_path / 'a.ckpt'}"
+    for data in ("parallel", "tatoeba", "text"):
+        cleaning = compose_child(run, f"data={data}").data.cleaning
+        assert (cleaning.lowercase, cleaning.split_punctuation, cleaning.normalize_spaces) == (True, True, False)
+        assert cleaning.max_words == 100  # which is no option of the text
+    assert compose_child(run, "data=documents").data.corpus.cleaning.lowercase
+    given = compose_child(run, "data=parallel", "data.cleaning.lowercase=false").data.cleaning
+    assert (given.lowercase, given.split_punctuation) == (False, True)
+    longer = compose_child(run, "data=parallel", "data/cleaning=long").data.cleaning
+    assert (longer.lowercase, longer.max_words) == (True, 200)
+    write_checkpoint(tmp_path / "a.ckpt")
+    of_experiment = compose_child(run, "experiment=d2l_fra_eng").data.cleaning
+    assert (of_experiment.lowercase, of_experiment.split_punctuation) == (True, True)
+
+
+def test_files_of_the_user_are_in_the_languages_of_the_parent(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "a.ckpt", "data.source_language=de", "data.target_language=zh")
+    run = f"init_from.run={tmp_path / 'a.ckpt'}"
+    for data in ("parallel", "huggingface", "mixture"):
+        assert languages(compose_child(run, f"data={data}").data) == ("de", "zh")
+    assert compose_child(run, "data=parallel").metric.bleu.language == "zh"
+    assert languages(compose_child(run, "data=parallel", "data.source_language=ru").data) == ("ru", "zh")
+    for named in ("multi30k", "tatoeba"):
+        assert languages(compose_child(run, f"data={named}").data) == ("en", "fr")
+    assert languages(compose_child(run, "data=text").data) == ("text", "text")
+
+
+def test_a_parent_of_one_sided_text_names_the_language_of_such_text_alone(tmp_path: Path) -> None:
+    run = f"init_from.run={tmp_path / 'a.ckpt'}"
+    write_tiny(tmp_path / "a.ckpt", "model=lm", "data=text", "data.target_language=de")
+    assert languages(compose_child(run, "data=text").data) == ("de", "de")
+    assert languages(compose_child(run, "data=parallel").data) == ("en", "fr")
+    write_tiny(tmp_path / "a.ckpt", "model=lm", "data.source_language=de", "data.target_language=zh")
+    assert languages(compose_child(run, "data=parallel").data) == ("de", "zh")
+    checkpoint = write_checkpoint(tmp_path / "a.ckpt", "data=text", "data.target_language=both")
+    checkpoint["config"]["objective"] = {"_target_": "seq2seq_attn.objective.denoising.Denoising"}
+    torch.save(checkpoint, tmp_path / "a.ckpt")
+    assert languages(compose_child(run, "data=parallel").data) == ("en", "fr")
+
+
+def test_without_a_parent_nothing_of_one_is_composed(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "a.ckpt", *CLEANED, "data.source_language=de")
+    compose_child(f"init_from.run={tmp_path / 'a.ckpt'}")
+    data = compose_here("data=parallel").data
+    assert (data.cleaning.lowercase, data.source_language) == (False, "en")
+
+
+def test_the_cleaning_of_the_parent_is_named_and_another_one_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_checkpoint(tmp_path / "a.ckpt", *CLEANED)
+    file = tmp_path / "a.ckpt"
+    run = f"init_from.run={file}"
+    options = "data.cleaning.lowercase=true data.cleaning.split_punctuation=true"
+    with caplog.at_level(logging.INFO, "seq2seq_attn"):
+        read_parent(compose_child(run), None)
+    assert caplog.messages == [f"The text is cleaned as that of {file}: {options}"]
+    caplog.clear()
+    child = compose_child(run, *(option.replace("true", "false") for option in options.split()))
+    read_parent(child, None)
+    assert caplog.messages == [
+        f"The text of {file} was cleaned with {options}, and that of this run is not; give the same, unless the model "
+        "is to learn other text"
+    ]
 
 
 TRANSFORMER = ("model=transformer", "attention=local", "position=rotary", "feed_forward=swiglu", "search=beam")
@@ -290,13 +367,14 @@ def test_another_direction_and_unknown_tokens_are_warned_of(
     lines = [f"слово {i} cat\tthe cat {i}\n" for i in range(40)]
     (tmp_path / "new.tsv").write_text("".join(lines), encoding="utf-8")
     text = [f"data.train={tmp_path / 'new.tsv'}", "data.val_sentences=5", "data.test_sentences=5"]
-    text += ["data.source_language=ru", f"paths.cache_dir={tmp_path}"]
+    text += ["data.source_language=ru", "data.cleaning.lowercase=true", f"paths.cache_dir={tmp_path}"]
     tune(tmp_path / "run", *text, f"init_from.run={trained_run}", *UNTRAINED)
     warned = [record.getMessage() for record in caplog.records if record.name.endswith("parent")]
-    assert warned[0].endswith("best.ckpt translates en → fr, and this corpus is ru → fr")
-    assert (
-        "of the source tokens of the training set are unknown to the vocabulary; init_from.tokenizer=new" in warned[1]
-    )
+    other = "data.cleaning.lowercase=false"
+    assert f"best.ckpt was cleaned with {other}, and that of this run is not" in warned[0]
+    assert warned[1].endswith("best.ckpt translates en → fr, and this corpus is ru → fr")
+    assert "of the source tokens of the training set are unknown to the vocabulary; " in warned[2]
+    assert f"; {other} cleans the text as that of the parent, and init_from.tokenizer=new trains" in warned[2]
 
 
 REFUSED = {
