@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,9 +33,10 @@ from seq2seq_attn.inference.precision import precision_plugin
 from seq2seq_attn.metric.attention import AttentionFigures
 from seq2seq_attn.metric.confidence import check_bootstrap
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
-from seq2seq_attn.options import EVALUATE, check_options
+from seq2seq_attn.options import EVALUATE, check_options, typed
 from seq2seq_attn.paths import conf_directory
 from seq2seq_attn.process import quieten
+from seq2seq_attn.text import printable
 from seq2seq_attn.training.build import build_metrics, sample_references
 from seq2seq_attn.training.checks import check_metrics
 from seq2seq_attn.training.results import is_file_name, translation_files, write_translations
@@ -44,7 +46,10 @@ RUN_OPTIONS = {  # that an evaluation takes from the run, and their types
     "metric": dict, "choices": dict, "trainer.precision": (str, int), "seed": int, "batch_tokens": int,
     "label_smoothing": (int, float),
 }  # fmt: skip
+DEFAULT_METRICS = ("bleu", "chrf", "ter")  # of evaluate.yaml
 NOT_TAKEN = frozenset({"seq2seq_attn.metric.comet.COMET", "seq2seq_attn.metric.aer.AER"})  # metrics of a run
+
+log = logging.getLogger(__name__)
 
 
 def evaluate(config: DictConfig) -> dict[str, Any]:
@@ -213,19 +218,14 @@ def choose(composed: DictConfig, run: dict[str, Any]) -> dict[str, Any]:
         if "cleaning" in cleaned:
             with open_dict(composed):
                 cleaned.cleaning = cleaning  # the model reads other data as it was trained, and as translate.py does
-    data, metric = (OmegaConf.to_container(node, resolve=True) for node in (composed.data, composed.metric))
-    assert isinstance(metric, dict)
+    data: Any = OmegaConf.to_container(composed.data, resolve=True)
     # A checkpoint may be of anyone; the options of COMET name a command and a pickled model, those of AER a file.
     run_metrics = {name: options for name, options in run["metric"].items() if NOT_TAKEN.isdisjoint(targets(options))}
-    left_open = {name for name in metric if is_left_open(str(name), composed.metric[name])}
-    if run_metrics and "bleu" not in run_metrics and not metric_is_chosen():  # the defaults are metrics of translation
-        metric = {name: options for name, options in metric.items() if name not in left_open}
-    if uses_run_data:
-        metric |= {name: options for name, options in run_metrics.items() if name in left_open}
+    metric = choose_metrics(composed.metric, run_metrics, uses_run_data=uses_run_data)
     return {
         "data": data,
         "search": OmegaConf.to_container(composed.search) if "search" in composed else run["search"],
-        "metric": metric | {name: options for name, options in run_metrics.items() if name not in metric},
+        "metric": metric,
         "batch_tokens": composed.batch_tokens or run.get("eval_batch_tokens") or run["batch_tokens"],
         "precision": composed.precision or run["trainer"]["precision"],
         "choices": run["choices"] | ({"data": composed.choices.data} if composed.choices.data else {}),
@@ -255,13 +255,65 @@ def metric_is_chosen() -> bool:
     return any(word.startswith("metric=") for word in words)
 
 
+def choose_metrics(composed: DictConfig, run_metrics: dict[str, Any], *, uses_run_data: bool) -> dict[str, Any]:
+    """Return the metrics of the command line or the defaults, those that other data adds, and the rest of the run's.
+
+    Options that the command line leaves open are the run's, but for a metric that other data adds. A run without BLEU
+    has none of the defaults that it lacks.
+    """
+    metrics: Any = OmegaConf.to_container(composed, resolve=True)
+    left_open = {name for name in metrics if is_left_open(str(name), composed[name])}
+    is_chosen = metric_is_chosen()
+    if run_metrics and "bleu" not in run_metrics and not is_chosen:  # the defaults are metrics of translation
+        metrics = {name: options for name, options in metrics.items() if name not in left_open}
+    for name in metrics.keys() & run_metrics.keys():
+        ours, theirs = metrics[name], run_metrics[name]
+        if not (uses_run_data or is_chosen or name in DEFAULT_METRICS):
+            continue
+        if is_same(ours, theirs):
+            metrics[name] = theirs | {option: ours[option] for option in given_options(str(name), composed[name])}
+        elif name in left_open:
+            metrics[name] = theirs
+        if not uses_run_data and metrics[name] != ours:
+            changed = [f"{key}={typed(value)}" for key, value in metrics[name].items() if value != ours.get(key)]
+            log.info(printable(f"metric.{name} has the options of the run: {', '.join(changed)}"))
+    return metrics | {name: options for name, options in run_metrics.items() if name not in metrics}
+
+
 def is_left_open(name: str, options: DictConfig) -> bool:
-    """Return whether the metric is as its file says; a run on tokenized text has other options under that name."""
+    """Return whether the metric is that of its own file; a run on tokenized text has another one under that name."""
+    usual = [of_file for stem, of_file in metric_files(name) if stem == name]
+    return any(is_same(of_file, options) for of_file in usual) and not given_options(name, options)
+
+
+def given_options(name: str, options: DictConfig) -> set[str]:
+    """Return which options of a metric the command line names, or are other than in the file of the metric."""
+    values: Any = OmegaConf.to_container(options)
+    differing = [
+        {option for option in values if values[option] != of_file.get(option)}
+        for _, of_file in metric_files(name)
+        if is_same(of_file, values)
+    ]
+    words = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
+    keys = {word.partition("=")[0].lstrip("+~") for word in words}
+    # `${metric.rouge1.tokenize}` of rouge2 is as given as that of rouge1
+    named = {option for option in values if {f"metric.{name}.{option}", str(values[option])[2:-1]} & keys}
+    return named | min(differing, key=len, default=set(values))
+
+
+def metric_files(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the options of the metric in each file that has it, after the name of the file, without its suffix."""
     sources = HydraConfig.get().runtime.config_sources if HydraConfig.initialized() else ()
     folders = [conf_directory(), *(Path(source.path) for source in sources if source.schema == "file")]
-    files = [folder / "metric" / f"{name}.yaml" for folder in folders]
-    configs = [OmegaConf.to_container(OmegaConf.load(file)) for file in files if file.is_file()]
-    return any(isinstance(config, dict) and config.get(name) == OmegaConf.to_container(options) for config in configs)
+    for file in (file for folder in folders for file in sorted((folder / "metric").glob("*.yaml"))):
+        config: Any = OmegaConf.to_container(OmegaConf.load(file))
+        if isinstance(config, dict) and isinstance(config.get(name), dict):
+            yield file.stem, config[name]
+
+
+def is_same(metric: Any, other: Any) -> bool:
+    """Return whether two metrics are of one class."""
+    return "_target_" in metric and metric["_target_"] == other.get("_target_")
 
 
 def check_languages(corpus: LoadedCorpus, loaded: Loaded | Models) -> None:

@@ -19,6 +19,7 @@ from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.checkpoint.average import shapes
 from seq2seq_attn.checkpoint.checkpoint_file import is_checkpoint_of
 from seq2seq_attn.checkpoint.resume import CHOOSING, FIXED, LIMITS, OF_MODEL, Change, Resumed
+from seq2seq_attn.data.cleaning import text_options
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.distributed.rank_overrides import is_first
 from seq2seq_attn.distributed.run_lock import BEST
@@ -224,13 +225,15 @@ def slot_of(override: str) -> str:
 
 
 def check_metrics(data: Any, metrics: Any) -> None:
-    """Refuse a BLEU that would tokenize a second time.
+    """Refuse a BLEU that would tokenize a second time, and warn of metrics that compare lower-cased text with case.
 
     The marks of a tokenizer would fall apart into tokens that match too easily.
 
     Args:
         data, metrics: their options, metrics by name.
     """
+    if text_options(data)["lowercase"] and is_first():
+        warn_of_case(metrics)
     suffix = data.get("suffix") or ""
     if "tok" not in suffix.split("."):
         return
@@ -241,6 +244,25 @@ def check_metrics(data: Any, metrics: Any) -> None:
                 f"data.suffix={suffix} is tokenized text, and metric.{name} would tokenize it once more; use "
                 "data=multi30k_tok, or metric=[tokenized_text]"
             )
+
+
+def warn_of_case(metrics: Any) -> None:
+    """Warn of metrics that tell the case of references from translations in small letters.
+
+    Args:
+        metrics: their options by name.
+    """
+    ways_out = [
+        f"metric.{name}.{option}={typed(not cased)}"
+        for name, options in metrics.items()
+        for option, cased in (("lowercase", False), ("case_sensitive", True))
+        if options.get(option) is cased
+    ]
+    if ways_out:
+        log.warning(
+            "data.cleaning.lowercase=true makes the translations lower case, and references keep their case, which "
+            f"lowers scores unless they have no capitals; give {' '.join(ways_out)}"
+        )
 
 
 def check_same_model(resumed: Resumed, module: TranslationModule) -> None:

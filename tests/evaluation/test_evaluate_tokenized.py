@@ -53,17 +53,91 @@ RUN: dict[str, Any] = {
     [
         ([], {"bleu", "chrf", "ter"}),
         (["metric=[bleu]", "metric.bleu.lowercase=true"], {"chrf", "ter"}),
-        (["data=demo"], set()),
-        (["data=demo", "metric=[bleu]"], {"chrf", "ter"}),
+        (["data=demo"], {"bleu", "chrf", "ter"}),
+        (["data=demo", "metric=[bleu]"], {"bleu", "chrf", "ter"}),
+        (["data=multi30k_tok"], {"chrf", "ter"}),
     ],
 )
-def test_a_metric_is_the_runs_own_unless_the_data_or_one_of_its_options_is_chosen(
+def test_a_metric_is_the_runs_own_unless_the_data_adds_it_or_one_of_its_options_is_chosen(
     overrides: list[str], own: set[str]
 ) -> None:
     with initialize_config_dir(str(CONF), version_base="1.3"):
         config = compose("evaluate", ["ckpt_path=any", "choices.data=null", *overrides])
     found = choose(config, RUN)["metric"]
     assert {name for name, options in found.items() if options == RUN["metric"].get(name)} == own
+
+
+CASELESS: dict[str, Any] = {
+    "bleu": {"_target_": "seq2seq_attn.metric.bleu.BLEU", "lowercase": True, "tokenize": "char", "language": "fr"},
+    "chrf": {
+        "_target_": "seq2seq_attn.metric.chrf.CHRF", "char_order": 6, "word_order": 2, "beta": 2, "lowercase": True,
+    },
+}  # fmt: skip
+
+
+def test_other_data_is_scored_with_the_options_of_the_run_but_those_that_are_given(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = ("data=parallel", "data.test=new.tsv")
+    with caplog.at_level("INFO", "seq2seq_attn"):
+        found = chosen_metrics(CASELESS, *other)
+    assert (found["bleu"], found["chrf"]) == (CASELESS["bleu"], CASELESS["chrf"])
+    assert {line.replace("language=fr, ", "") for line in caplog.messages} == {
+        "metric.bleu has the options of the run: lowercase=true, tokenize=char",
+        "metric.chrf has the options of the run: word_order=2, lowercase=true",
+    }
+    for data in ((), other):
+        found = chosen_metrics(CASELESS, *data, "metric.bleu.tokenize=13a", "metric.chrf.lowercase=false")
+        assert found["bleu"] == CASELESS["bleu"] | {"tokenize": "13a"}
+        assert found["chrf"] == CASELESS["chrf"]  # of which Hydra alone says that it is given: the default is the same
+    words = ["metric.bleu.lowercase=false", "metric.rouge1.tokenize=words"]
+    runtime = SimpleNamespace(config_sources=[])
+    command = SimpleNamespace(overrides=SimpleNamespace(task=words), runtime=runtime)
+    hydra = SimpleNamespace(initialized=lambda: True, get=lambda: command)
+    monkeypatch.setattr(evaluation, "HydraConfig", hydra)
+    for data in ((), other):
+        assert chosen_metrics(CASELESS, *data)["bleu"] == CASELESS["bleu"] | {"lowercase": False}
+    rouge = {name: {"_target_": "seq2seq_attn.metric.rouge.ROUGE", "variant": name, "tokenize": "zh"} for name in (
+        "rouge1", "rouge2", "rougeL"
+    )}  # fmt: skip
+    found = chosen_metrics(rouge, "metric=[rouge]")
+    assert {options["tokenize"] for options in found.values()} == {"words"}  # also where it refers to that of rouge1
+    words.clear()
+    assert chosen_metrics(rouge, "metric=[rouge]") == rouge
+
+
+def test_the_defaults_that_a_run_gives_its_options_are_those_of_evaluate() -> None:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        assert tuple(compose("evaluate", ["ckpt_path=any"]).metric) == evaluation.DEFAULT_METRICS
+
+
+def chosen_metrics(run_metrics: dict[str, Any], *overrides: str) -> dict[str, Any]:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose("evaluate", ["ckpt_path=any", "choices.data=null", *overrides])
+    run = RUN | {"data": {"target_language": "fr", "cleaning": {"lowercase": True}}, "metric": run_metrics}
+    found: dict[str, Any] = choose(config, run)["metric"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("overrides", "way_out"),
+    [
+        ([], "metric.bleu.lowercase=true metric.chrf.lowercase=true"),
+        (["metric.bleu.lowercase=true"], "metric.chrf.lowercase=true"),
+        (["metric=[ter,rouge]", "metric.ter.case_sensitive=true"], "metric.ter.case_sensitive=false"),
+        (["metric=[tokenized_text]"], None),
+        (["metric.bleu.lowercase=true", "metric.chrf.lowercase=true"], None),
+    ],
+)
+def test_lower_cased_text_is_warned_of_where_a_metric_tells_case(
+    overrides: list[str], way_out: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    check_metrics(*data_and_metrics(*overrides))
+    assert not caplog.messages
+    check_metrics(*data_and_metrics(*overrides, "data.cleaning.lowercase=true"))
+    sentence = "data.cleaning.lowercase=true makes the translations lower case, and references keep their case"
+    assert [line.partition(", which")[0] for line in caplog.messages] == [sentence] * (way_out is not None)
+    assert way_out is None or caplog.messages[0].endswith(f"; give {way_out}")
 
 
 def test_other_data_is_cleaned_as_the_model_was_trained_unless_its_cleaning_is_chosen(
