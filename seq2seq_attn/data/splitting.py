@@ -11,6 +11,7 @@ from seq2seq_attn.data.corpus import LoadedCorpus, Pair, Split
 from seq2seq_attn.errors import UserError
 
 MOST_CHARACTERS = 10_000  # of a side that is not cleaned: the first validation would run out of memory with more
+HELD_OUT = "pairs held out"  # the count of a split that is made of pairs of the training file
 MOST_HELD_OUT = 1000  # source sentences of a split, unless its number is given
 
 log = logging.getLogger(__name__)
@@ -81,7 +82,7 @@ def hold_out(
         start += size
         splits[name] = held_out_split([versions[source][0] for source in sources], versions)
         share = f" ({size / len(free):.0%} of the sources)" if size < (held_out[name] or MOST_HELD_OUT) else ""
-        counts[f"{name}: pairs held out{share}"] = sum(len(versions[source]) for source in sources)
+        counts[f"{name}: {HELD_OUT}{share}"] = sum(len(versions[source]) for source in sources)
     taken = set(order[:start])
     return [pair for pair in pairs if pair.source not in taken], splits, counts
 

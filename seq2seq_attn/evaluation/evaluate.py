@@ -23,7 +23,7 @@ from seq2seq_attn.checkpoint.load import Loaded, check_saved_options
 from seq2seq_attn.data.cleaning import cleaning_options
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule
-from seq2seq_attn.data.splitting import with_test_set
+from seq2seq_attn.data.splitting import HELD_OUT, with_test_set
 from seq2seq_attn.errors import UserError, command
 from seq2seq_attn.evaluation.pair_log_prob import score
 from seq2seq_attn.evaluation.report import build_report, record_report
@@ -83,6 +83,7 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     check_bootstrap(config.bootstrap)
     run_dir = Path(config.paths.run_dir)
     earlier = earlier_evaluation(run_dir, models.files)
+    uses_run_data = "data" not in config
     chosen = choose(config, models.config)
     if not models.model.reads_source:
         if metric_is_chosen():
@@ -94,6 +95,8 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     check_languages(corpus, models)
     if not models.model.reads_source:
         corpus = corpus.one_sided()
+    if uses_run_data and models.corpus not in (None, corpus.fingerprint):
+        check_held_out(models.files[0], corpus, choose_splits(config.splits, corpus))
     module, attention = run_tests(config, chosen, models, corpus)
     run_dir.mkdir(parents=True, exist_ok=True)
     for name in earlier:
@@ -324,6 +327,27 @@ def check_languages(corpus: LoadedCorpus, loaded: Loaded | Models) -> None:
             f"{run['source_language']} to {run['target_language']}; set data.source_language={run['source_language']} "
             f"data.target_language={run['target_language']}, or choose other data"
         )
+
+
+def check_held_out(file: Path, corpus: LoadedCorpus, splits: Sequence[str]) -> None:
+    """Refuse sets that are held out of a corpus that has changed since the training, and warn of any other change.
+
+    Args:
+        file: the checkpoint.
+        splits: those to be scored.
+
+    Raises:
+        UserError: if sentences of the training may be among those to be scored.
+    """
+    changed = f"the data is not that with which {file} was trained"
+    held_out = [name for name in splits if any(step.startswith(f"{name}: {HELD_OUT}") for step in corpus.report.counts)]
+    if held_out:
+        raise UserError(
+            f"{changed}, and {held_out[0]} is held out of it by its sentences as they are now, so it may have "
+            "sentences that the model was trained on; restore the data, or give that to score with data= (as "
+            "data=parallel data.test=FILE)"
+        )
+    log.warning(printable(f"{changed[0].upper()}{changed[1:]}; its scores may be of other sentences than those before"))
 
 
 def choose_splits(wanted: ListConfig | str | None, corpus: LoadedCorpus) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 
 from seq2seq_attn.checkpoint.admitted import Trust
-from seq2seq_attn.checkpoint.load import find_checkpoint, load
+from seq2seq_attn.checkpoint.load import Loaded, corpus_of, find_checkpoint, read_checkpoint, rebuild
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.model.ensemble import Ensemble
@@ -18,13 +18,19 @@ from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 
 class Models(NamedTuple):
-    """One model or an ensemble, with the configuration of the first; `device` is where it is to run."""
+    """One model or an ensemble, with the configuration of the first.
+
+    Attributes:
+        device: where it is to run.
+        corpus: fingerprint of the corpus that the first was trained on; None: its file does not say.
+    """
 
     files: list[Path]
     model: EncoderDecoder | Ensemble
     tokenizer: SentencePieceTokenizer
     config: dict[str, Any]
     device: torch.device
+    corpus: str | None = None
 
     @property
     def members(self) -> list[EncoderDecoder]:
@@ -46,7 +52,7 @@ def load_models(paths: Sequence[str], device: str, trust: Trust = ()) -> Models:
         raise UserError("ckpt_path=[] names no checkpoint; give a run folder or a .ckpt file, or several")
     chosen = choose_device(device)
     files = [find_checkpoint(path) for path in paths]
-    loaded = [load(str(file), trust) for file in files]
+    loaded, corpora = zip(*(load_member(file, trust) for file in files), strict=True)
     first = loaded[0]
     for file, other in zip(files, loaded, strict=True):
         if other.tokenizer.fingerprint != first.tokenizer.fingerprint:
@@ -55,7 +61,13 @@ def load_models(paths: Sequence[str], device: str, trust: Trust = ()) -> Models:
                 "data and tokenizer options"
             )
     model = first.model if len(loaded) == 1 else Ensemble([member.model for member in loaded]).eval()
-    return Models(files, model, first.tokenizer, first.config, chosen)
+    return Models(files, model, first.tokenizer, first.config, chosen, corpora[0])
+
+
+def load_member(file: Path, trust: Trust) -> tuple[Loaded, str | None]:
+    """Return the model of a checkpoint, and the fingerprint of the corpus that it was trained on."""
+    checkpoint = read_checkpoint(file)
+    return rebuild(checkpoint, file, trust), corpus_of(checkpoint)
 
 
 def choose_device(name: str) -> torch.device:

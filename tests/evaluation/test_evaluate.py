@@ -7,6 +7,7 @@ import json
 import shutil
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sacrebleu
@@ -26,6 +27,7 @@ from seq2seq_attn.inference.translator import Translator
 with warnings.catch_warnings():
     # OmegaConf's DictConfig, in our annotations, derives from names of `typing` that are deprecated.
     warnings.simplefilter("ignore", BeartypeDecorHintPep585DeprecationWarning)
+    from seq2seq_attn.evaluation import evaluate as evaluation_module
     from seq2seq_attn.evaluation.evaluate import evaluate
 
 
@@ -269,3 +271,45 @@ def test_an_evaluation_replaces_that_of_its_model_and_is_refused_where_another_i
     (folder / "evaluation.json").write_bytes(before[:100])
     with pytest.raises(UserError, match=r"/evaluation.json is damaged; delete it, or give another hydra.run.dir$"):
         evaluated(folder, f"ckpt_path={run}")
+
+
+class ReachedError(Exception):
+    """The test would have begun."""
+
+
+def test_a_test_set_that_is_held_out_of_changed_data_is_refused_and_another_change_is_warned_of(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def reach(*_: Any) -> None:
+        raise ReachedError
+
+    monkeypatch.setattr(evaluation_module, "run_tests", reach)
+    file = tmp_path / "changed.ckpt"
+    checkpoint = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)
+    data, state = checkpoint["config"]["data"], checkpoint["TranslationDataModule"]
+
+    def evaluate_changed(corpus: str | None, options: dict[str, Any], *overrides: str) -> None:
+        saved = state | {"corpus": corpus} if corpus else {}
+        config = checkpoint["config"] | {"data": data | options}
+        torch.save(checkpoint | {"TranslationDataModule": saved, "config": config}, file)
+        evaluated(tmp_path / "evaluation", f"ckpt_path={file}", *overrides)
+
+    derived = {"test": None, "test_sentences": 5}
+    with pytest.raises(
+        UserError,
+        match=rf"^the data is not that with which {file} was trained, and test is held out of it by its sentences as "
+        r"they are now, so it may have sentences that the model was trained on; restore the data, or give that to "
+        r"score with data= \(as data=parallel data.test=FILE\)$",
+    ):
+        evaluate_changed(state["corpus"], derived)
+    assert not caplog.messages
+    with pytest.raises(ReachedError):
+        evaluate_changed("another", {})  # whose test set is a file
+    (warned,) = caplog.messages
+    assert warned.startswith(f"The data is not that with which {file} was trained; its scores may be of other sentence")
+    caplog.clear()
+    typed = ["data=parallel", f"data.train={data['train']}", "data.test_sentences=5", f"paths.cache_dir={tmp_path}"]
+    for corpus, options, overrides in ((state["corpus"], {}, ()), (None, derived, ()), ("another", {}, typed)):
+        with pytest.raises(ReachedError):
+            evaluate_changed(corpus, options, *overrides)
+    assert not caplog.messages

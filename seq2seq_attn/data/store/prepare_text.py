@@ -25,7 +25,7 @@ from pyarrow import compute, ipc
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import Pair, hashes
-from seq2seq_attn.data.splitting import MOST_HELD_OUT, check_lengths, held_out_sizes
+from seq2seq_attn.data.splitting import HELD_OUT, MOST_HELD_OUT, check_lengths, held_out_sizes
 from seq2seq_attn.data.store.pair_source import PairSource, RawChunk
 from seq2seq_attn.distributed.workers import Workers
 from seq2seq_attn.errors import UserError
@@ -470,7 +470,7 @@ def hold_out(
         few = len(sources) < (held_out.sentences[split] or MOST_HELD_OUT)
         share = f" ({len(sources) / num_sources:.0%} of the sources)" if few else ""
         taken = write_held_out(train, trained, sources, shard_file(folder, split, 0))
-        counts[split] = {f"pairs held out{share}": taken}
+        counts[split] = {f"{HELD_OUT}{share}": taken}
     return without(train, trained, np.concatenate(list(chosen.values())))
 
 
