@@ -22,6 +22,7 @@ from jaxtyping import Float
 
 from seq2seq_attn.checkpoint.admitted import add_trust_option
 from seq2seq_attn.checkpoint.load import find_checkpoint
+from seq2seq_attn.checkpoint.same_text import Direction, check_directions, direction_of
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.evaluation.pair_log_prob import GivenPair, encode_pairs, read, score_encoded
 from seq2seq_attn.inference.lines import Line, line_count, opened, read_lines
@@ -29,9 +30,11 @@ from seq2seq_attn.inference.models import Models, load_models
 from seq2seq_attn.inference.output import BARS, model_files, refuse_one_file, written
 from seq2seq_attn.metric.bleu import BLEU
 from seq2seq_attn.metric.language import metric_language
+from seq2seq_attn.text import printable
 
 MOST_TOKENS = 512  # of a line, after which it is cut, as translate.py does
 WINDOW = 4096  # translations that are scored at once, sorted by length into batches
+SAMPLE, MARGIN = 100, 1.0  # sentences by which the direction of a model is checked, and nats per token between both
 GRID = (0.0, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0)  # the weights that are tried
 
 
@@ -54,10 +57,18 @@ class Sentence(NamedTuple):
 
 
 class Scorer(NamedTuple):
-    """A further model, of the direction of the list or, if `reverse`, of the other one."""
+    """A further model, of the direction of the list or, if `reverse`, of the other one; `path` is as it was given."""
 
+    path: str
     models: Models
     reverse: bool
+
+    def __str__(self) -> str:
+        return f"{option_of(self.reverse)} {self.path}"
+
+    @property
+    def direction(self) -> Direction | None:
+        return direction_of(str(self), self.models.config, is_reversed=self.reverse)
 
     @property
     def language(self) -> str | None:
@@ -119,6 +130,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         raise UserError(f"{given.nbest} is empty; give a list that translate.py has written with nbest=FILE")
     references = None if given.references is None else read_references(given.references, count)
     scorers = [load_scorer(path, reverse, given.device, given.trust) for path, reverse in given.models]
+    needs = "--model needs the direction of the list, and --reverse the other one"
+    check_directions([scorer.direction for scorer in scorers], needs)
     with (
         line_count(count, shown=sys.stderr.isatty()) as advance,
         written("output", given.output, keeps_part=True) as stream,
@@ -147,7 +160,7 @@ def load_scorer(path: str, reverse: bool, device: str, trust: Sequence[str]) -> 
     if reverse and not models.model.reads_source:
         raise UserError(f"--reverse {path} is a language model, which scores translations alone; give it as --model")
     models.model.to(models.device)
-    return Scorer(models, reverse)
+    return Scorer(path, models, reverse)
 
 
 def language_of(scorers: Sequence[Scorer]) -> str | None:
@@ -234,12 +247,31 @@ def scored(
     Args:
         advance: is told how many more sentences are scored.
     """
-    for window in windows(sentences):
+    for number, window in enumerate(windows(sentences)):
+        for scorer in scorers if number == 0 else ():
+            warn_of_direction(scorer, window[:SAMPLE], batch_tokens)
         columns = [scorer.scores(window, batch_tokens) for scorer in scorers]
         ends = np.cumsum([len(one.texts) for one in window])[:-1]
         for sentence, *added in zip(window, *(np.split(column, ends) for column in columns), strict=True):
             yield sentence._replace(scores=np.column_stack([sentence.scores, *added]))
         advance(len(window))
+
+
+def warn_of_direction(scorer: Scorer, sentences: Sequence[Sentence], batch_tokens: int) -> None:
+    """Warn of a model to which the pairs are more probable in the other direction: nothing in a list names its own."""
+    if not scorer.models.model.reads_source:
+        return
+    firsts = [one._replace(texts=one.texts[:1]) for one in sentences if one.source and one.texts[0]]
+    turned = scorer._replace(reverse=not scorer.reverse)
+    given, other = (float(one.scores(firsts, batch_tokens).mean()) if firsts else 0.0 for one in (scorer, turned))
+    if other - given > MARGIN:
+        print(
+            printable(
+                f"{scorer}: the pairs are more probable in the other direction (log-probability of a token "
+                f"{other:.2f}, not {given:.2f}); is it a model for {option_of(turned.reverse)}?"
+            ),
+            file=sys.stderr,
+        )
 
 
 def windows(sentences: Iterable[Sentence]) -> Iterator[list[Sentence]]:

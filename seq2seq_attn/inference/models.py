@@ -10,6 +10,7 @@ import torch
 
 from seq2seq_attn.checkpoint.admitted import Trust
 from seq2seq_attn.checkpoint.load import Loaded, corpus_of, find_checkpoint, read_checkpoint, rebuild
+from seq2seq_attn.checkpoint.same_text import check_cleaning, check_directions, direction_of
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.model.ensemble import Ensemble
@@ -40,13 +41,15 @@ class Models(NamedTuple):
 
 
 def load_models(paths: Sequence[str], device: str, trust: Trust = ()) -> Models:
-    """Load the checkpoints of some run folders or .ckpt files, which must have one tokenizer, onto the CPU.
+    """Load the checkpoints of some run folders or .ckpt files onto the CPU.
+
+    They must have one tokenizer, one direction and one cleaning of text.
 
     Args:
         trust: packages of the user's own whose classes are admitted.
 
     Raises:
-        UserError: if two tokenizers differ, or there is no path.
+        UserError: if two of them differ in one of these, or there is no path.
     """
     if not paths:
         raise UserError("ckpt_path=[] names no checkpoint; give a run folder or a .ckpt file, or several")
@@ -60,6 +63,9 @@ def load_models(paths: Sequence[str], device: str, trust: Trust = ()) -> Models:
                 f"{files[0]} and {file} have different tokenizers, and an ensemble needs one; give runs of the same "
                 "data and tokenizer options"
             )
+        check_cleaning(files[0], first.config, file, other.config, "an ensemble")
+    directions = [direction_of(str(file), one.config) for file, one in zip(files, loaded, strict=True)]
+    check_directions(directions, "an ensemble needs one direction")
     model = first.model if len(loaded) == 1 else Ensemble([member.model for member in loaded]).eval()
     return Models(files, model, first.tokenizer, first.config, chosen, corpora[0])
 

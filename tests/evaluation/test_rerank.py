@@ -28,9 +28,10 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A model of the direction, one of the other direction and a language model."""
     folder = tmp_path_factory.mktemp("tiny")
     layers = [f"model.{side}.num_layers=1" for side in ("encoder", "decoder")]
+    turned = ["data.source_language=fr", "data.target_language=en"]
     return {
         "forward": write_checkpoint(folder / "forward.ckpt", "model=transformer", *layers, scale=1.5),
-        "reverse": write_checkpoint(folder / "reverse.ckpt", "model=transformer", *layers, seed=7, scale=1.5),
+        "reverse": write_checkpoint(folder / "reverse.ckpt", "model=transformer", *layers, *turned, seed=7, scale=1.5),
         "language": write_checkpoint(folder / "language.ckpt", "model=lm", layers[1], scale=1.5),
     }
 
@@ -101,7 +102,7 @@ def test_an_interrupt_keeps_the_lines_that_are_chosen(
 
     def interrupted(scorer: rerank.Scorer, *arguments: Any) -> Any:
         calls.append(arguments)
-        if len(calls) == 3:
+        if len(calls) == 5:  # two of them check its direction
             raise KeyboardInterrupt
         return scores(scorer, *arguments)
 
@@ -230,3 +231,43 @@ def test_options_that_do_not_fit_are_refused(
     with pytest.raises(SystemExit, match=r"^2$"):
         main([*files, *given])
     assert sentence in capsys.readouterr().err
+
+
+def test_models_that_are_not_of_the_direction_of_one_list_are_refused(
+    models: dict[str, Path], files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = ["--reverse", str(models["reverse"]), "--reverse", str(models["forward"])]
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main([*files, *given, "--weights", "1", "1", "--device", "cpu"])
+    assert capsys.readouterr().err == (
+        f"--reverse {models['reverse']} translates from fr to en, and --reverse {models['forward']} translates from en "
+        "to fr, but --model needs the direction of the list, and --reverse the other one; give another run (languages "
+        "that a run only names wrongly are corrected in config.json of seq2seq-attn export safetensors)\n"
+    )
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_model_to_which_pairs_are_more_probable_the_other_way_is_warned_of(
+    reverse: bool, models: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scorer = rerank.load_scorer(str(models["forward"]), reverse, "cpu", [])
+    seen = []
+
+    def scores(one: rerank.Scorer, sentences: list[Sentence], batch_tokens: int) -> Any:
+        seen.append([sentence.texts for sentence in sentences])
+        return np.full(len(sentences), -1.0 if one.reverse else -3.5)
+
+    monkeypatch.setattr(rerank.Scorer, "scores", scores)
+    no_scores = np.zeros((1, 1))
+    sentences = [Sentence("", "a", ["b", "c"], no_scores), Sentence("", "", ["d"], no_scores)]
+    rerank.warn_of_direction(scorer, sentences, 100)
+    assert seen == [[["b"]]] * 2
+    assert capsys.readouterr().err == (
+        ""
+        if reverse
+        else f"--model {models['forward']}: the pairs are more probable in the other direction (log-probability of a "
+        "token -1.00, not -3.50); is it a model for --reverse?\n"
+    )
+    rerank.warn_of_direction(scorer, sentences[1:], 100)
+    rerank.warn_of_direction(rerank.load_scorer(str(models["language"]), False, "cpu", []), sentences, 100)
+    assert not capsys.readouterr().err

@@ -121,3 +121,39 @@ def test_checkpoints_of_two_tokenizers_are_refused_by_name(tmp_path: Path) -> No
 def test_no_checkpoint_is_refused() -> None:
     with pytest.raises(UserError, match=r"^ckpt_path=\[\] names no checkpoint; give a run folder or a \.ckpt file"):
         load_models([], "cpu")
+
+
+REFUSED_TOGETHER = {
+    "data.source_language=fr data.target_language=en": (
+        r"a\.ckpt translates from en to fr, and \S+b\.ckpt translates from fr to en, but an ensemble needs one "
+        r"direction; give another run \(languages that a run only names wrongly are corrected in config.json of"
+    ),
+    "data.target_language=de": r"a\.ckpt translates from en to fr, and \S+b\.ckpt translates from en to de, but",
+    "data.cleaning.lowercase=true": (
+        r"a\.ckpt was trained with data.cleaning.lowercase=false and \S+b\.ckpt with true, and an ensemble reads one "
+        r"text; give runs with the same options of data.cleaning$"
+    ),
+    "data.cleaning.split_punctuation=true": r"with data.cleaning.split_punctuation=false and \S+b\.ckpt with true, and",
+}
+
+
+@pytest.mark.parametrize("options", REFUSED_TOGETHER)
+def test_runs_of_other_languages_or_another_cleaning_are_no_ensemble(options: str, tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "a.ckpt")
+    write_checkpoint(tmp_path / "b.ckpt", *options.split())
+    with pytest.raises(UserError, match=REFUSED_TOGETHER[options]):
+        load_models([str(tmp_path / "a.ckpt"), str(tmp_path / "b.ckpt")], "cpu")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        "data.target_language=FR",
+        "data.source_language=both data.target_language=both",  # which says nothing of the direction
+        "data.cleaning.max_words=7",
+    ],
+)
+def test_languages_that_name_no_direction_and_filters_of_pairs_refuse_no_ensemble(options: str, tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "a.ckpt")
+    write_checkpoint(tmp_path / "b.ckpt", *options.split())
+    assert len(load_models([str(tmp_path / "a.ckpt"), str(tmp_path / "b.ckpt")], "cpu").members) == 2
