@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import unicodedata
+from collections.abc import Iterable
 from dataclasses import replace
 
 from seq2seq_attn.data.cleaning import Cleaning
@@ -127,6 +129,22 @@ def with_test_set(corpus: LoadedCorpus) -> LoadedCorpus:
     sources, targets = ([side[row] for row in rows] for side in (train.sources, train.targets))
     chosen = Split(sources, targets, [train.references[row] for row in rows])
     return replace(corpus, splits=corpus.splits | {"test_train": chosen})
+
+
+def warn_of_decomposed(corpus: LoadedCorpus, names: Iterable[str]) -> None:
+    """Warn of references that are not in Unicode's NFC, as translations are: `é` as two characters matches none.
+
+    Args:
+        names: the splits to be scored.
+    """
+    for name in names:
+        references = [text for texts in corpus.splits[name].references for text in texts]
+        count = sum(not unicodedata.is_normalized("NFC", text) for text in references)
+        if count:
+            log.warning(
+                f"{count:,} of {len(references):,} references of {name} are not in Unicode's NFC, as translations are, "
+                "so equal letters count as different; convert the file, as by `uconv -f utf-8 -t utf-8 -x nfc`"
+            )
 
 
 def check_lengths(name: str, pairs: list[Pair], first: int = 1) -> None:

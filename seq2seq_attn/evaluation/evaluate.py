@@ -23,7 +23,7 @@ from seq2seq_attn.checkpoint.load import Loaded, check_saved_options
 from seq2seq_attn.data.cleaning import cleaning_options
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule
-from seq2seq_attn.data.splitting import HELD_OUT, with_test_set
+from seq2seq_attn.data.splitting import HELD_OUT, warn_of_decomposed, with_test_set
 from seq2seq_attn.errors import UserError, command
 from seq2seq_attn.evaluation.pair_log_prob import score
 from seq2seq_attn.evaluation.report import build_report, record_report
@@ -153,6 +153,8 @@ def run_tests(
     The attention figures of an ensemble are the mean of its members'.
     """
     names = choose_splits(config.splits, corpus)
+    if chosen["metric"]:
+        warn_of_decomposed(corpus, names)
     datamodule = TranslationDataModule(
         replace(corpus, splits={name: corpus.splits[name] for name in names}),
         models.tokenizer,

@@ -17,6 +17,7 @@ from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.multi30k import Multi30kCorpus
 from seq2seq_attn.data.parallel import ParallelCorpus
+from seq2seq_attn.data.splitting import warn_of_decomposed
 from seq2seq_attn.errors import UserError
 
 PARTS = [[(f"Sentence {n}.", f"Phrase {n}.") for n in some] for some in (range(9), range(9, 20), range(20, 31))]
@@ -476,3 +477,21 @@ def test_a_prepared_corpus_is_read_where_nothing_can_be_written(
     parallel(file)
     monkeypatch.setattr("seq2seq_attn.data.store.text_store.locked", None)
     assert len(parallel(file).splits["train"]) == 23
+
+
+def test_references_that_no_translation_can_equal_are_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    decomposed, composed = "e\u0301te\u0301", "été"
+    sides = [write(tmp_path / f"test.{n}", lines) for n, lines in enumerate(
+        (["a", "b", "c"], [composed, decomposed, "x"], [decomposed, decomposed, "y"])
+    )]  # fmt: skip
+    train = write(tmp_path / "train.tsv", [f"source {n}\t{decomposed} {n}" for n in range(20)])
+    corpus = parallel(train, test=sides)
+    assert corpus.splits["test"].targets[1] == composed
+    warn_of_decomposed(corpus, ["val", "test"])
+    assert [line.partition(" are not in Unicode's NFC")[0] for line in caplog.messages] == [
+        "3 of 3 references of val",
+        "2 of 5 references of test",  # of the second row both are equal
+    ]
+    caplog.clear()
+    warn_of_decomposed(parallel(train, test=[sides[0], sides[0]]), ["test"])
+    assert not caplog.messages

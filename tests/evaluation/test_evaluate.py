@@ -218,8 +218,11 @@ def test_the_screen_shows_a_column_for_each_split_and_each_signature_once(evalua
     assert printed.count("ter: nrefs:1|case:lc|") == printed.count("ter: nrefs:2|case:lc|") == 1
 
 
-def test_other_data_and_other_metrics_are_scored_and_the_runs_metrics_stay(run: Path, tmp_path: Path) -> None:
-    pairs = write(tmp_path / "other.tsv", clauses()[:30])
+def test_other_data_and_other_metrics_are_scored_and_the_runs_metrics_stay(
+    run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    decomposed = [(source, f"{target} e\u0301") for source, target in clauses()[:30]]
+    pairs = write(tmp_path / "other.tsv", decomposed)
     options = ["data=parallel", f"data.train={pairs}", "data.val_sentences=3", "data.test_sentences=5"]
     options += ["metric=[chrf]", "metric.chrf.word_order=2", "splits=test", "choices.data=parallel"]
     with initialize_config_dir(str(CONF), version_base="1.3"):
@@ -229,6 +232,7 @@ def test_other_data_and_other_metrics_are_scored_and_the_runs_metrics_stay(run: 
     assert (list(found), found["test"]["sentences"]) == (["test"], 5)
     assert set(found["test"]["signatures"]) == {"chrf", "bleu", "tokenized_bleu"}
     assert "|nw:2|" in found["test"]["signatures"]["chrf"]
+    assert "5 of 5 references of test are not in Unicode's NFC" in caplog.text
 
 
 def test_a_metric_of_the_checkpoint_that_is_foreign_code_is_refused(run: Path, tmp_path: Path) -> None:

@@ -364,12 +364,13 @@ def test_a_resumed_run_is_exact_and_reads_its_parent_no_more(
 def test_another_direction_and_unknown_tokens_are_warned_of(
     trained_run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lines = [f"слово {i} cat\tthe cat {i}\n" for i in range(40)]
+    lines = [f"слово {i} cat\tthe cate\u0301 {i}\n" for i in range(40)]
     (tmp_path / "new.tsv").write_text("".join(lines), encoding="utf-8")
     text = [f"data.train={tmp_path / 'new.tsv'}", "data.val_sentences=5", "data.test_sentences=5"]
     text += ["data.source_language=ru", "data.cleaning.lowercase=true", f"paths.cache_dir={tmp_path}"]
     tune(tmp_path / "run", *text, f"init_from.run={trained_run}", *UNTRAINED)
     warned = [record.getMessage() for record in caplog.records if record.name.endswith("parent")]
+    assert "5 of 5 references of test are not in Unicode's NFC, as translations are" in caplog.text
     other = "data.cleaning.lowercase=false"
     assert f"best.ckpt was cleaned with {other}, and that of this run is not" in warned[0]
     assert warned[1].endswith("best.ckpt translates en → fr, and this corpus is ru → fr")
