@@ -17,9 +17,9 @@ from seq2seq_attn.callback.autosave import Autosave
 from seq2seq_attn.checkpoint.checkpoint_file import AtomicCheckpointIO
 from seq2seq_attn.checkpoint.exact_resume import ExactResume
 from seq2seq_attn.checkpoint.published import without_folders
-    metrics = build_metrics(config, sample_references(corpus))
-    if metrics:
-        warn_of_decomposed(corpus, (name for name in corpus.splits if name != "train"))
+from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
+from seq2seq_attn.data.data_module import TranslationDataModule, evenly_spread
+from seq2seq_attn.data.splitting import warn_of_decomposed, with_test_set
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.logger.csv_logger import CsvLogger
 from seq2seq_attn.logger.wandb_logger import WandbRun
@@ -76,13 +76,9 @@ def build(
     config: Any = OmegaConf.to_container(composed, resolve=True)
     config.pop("hydra", None)
     config.setdefault("metric", {})  # of which Hydra keeps nothing for metric=[]
-<<<<<<< HEAD
     metrics = build_metrics(config, sample_references(corpus))
-=======
-    metrics = build_metrics(config)
     if metrics:
         warn_of_decomposed(corpus, (name for name in corpus.splits if name != "train"))
->>>>>>> 4fdd754 (References that are not in NFC are counted and warned of)
     guided: GuidedAlignment = instantiate(config["guided_alignment"])
     scheduled: ScheduledSampling = instantiate(config["scheduled_sampling"])
     datamodule = TranslationDataModule(

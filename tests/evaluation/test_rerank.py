@@ -161,7 +161,7 @@ def test_the_language_is_that_of_a_translation_model_of_the_same_direction() -> 
     def scorer(language: str, *, reverse: bool = False, reads_source: bool = True) -> Any:
         sides = {"source_language": language if reverse else "en", "target_language": "en" if reverse else language}
         models: Any = SimpleNamespace(config={"data": sides}, model=SimpleNamespace(reads_source=reads_source))
-        return rerank.Scorer(models, reverse)
+        return rerank.Scorer(language, models, reverse)
 
     reverse, text = scorer("cmn", reverse=True), scorer("text", reads_source=False)
     assert rerank.language_of([reverse, text, scorer("zh")]) == "zh"
