@@ -101,7 +101,7 @@ def test_other_data_is_scored_with_the_options_of_the_run_but_those_that_are_giv
         "rouge1", "rouge2", "rougeL"
     )}  # fmt: skip
     found = chosen_metrics(rouge, "metric=[rouge]")
-    assert {options["tokenize"] for options in found.values()} == {"words"}  # also where it refers to that of rouge1
+    assert {options["tokenize"] for options in found.values()} == {"auto"}  # also where it refers to that of rouge1
     words.clear()
     assert chosen_metrics(rouge, "metric=[rouge]") == rouge
 
