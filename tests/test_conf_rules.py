@@ -23,7 +23,7 @@ OWN_FOLDERS = (
     "search",
     "tokenizer",
 )
-PARTS = tuple(f"attention/{part}" for part in ("feature_map", "gate", "mix", "normalizer", "pattern", "score"))
+PARTS = tuple(f"attention/{part}" for part in ("decay", "feature_map", "gate", "mix", "normalizer", "pattern", "score"))
 KEYED_FOLDERS = ("callback", "metric")  # several files are picked at once, so each is one named key
 SELECTIONS = {  # several parts chosen by one name
     "callback/default": [],

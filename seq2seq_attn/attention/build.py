@@ -15,7 +15,7 @@ from seq2seq_attn.attention.self_attention import SelfAttention
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.paths import conf_directory, search_path
 
-PARTS = ("score", "pattern", "normalizer", "mix", "gate", "feature_map")
+PARTS = ("score", "pattern", "normalizer", "mix", "gate", "feature_map", "decay")
 
 
 @overload

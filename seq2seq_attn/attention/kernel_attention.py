@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from seq2seq_attn.attention.build_part import build_part
+from seq2seq_attn.attention.decayed_sums import DecayedChunks, decay_of_pairs, decayed_sum
 from seq2seq_attn.attention.feature_map.feature_map import check_max_length
 from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.attention.head_sizes import head_sizes
@@ -43,6 +44,8 @@ class KernelMemory(AttentionMemory):
         values: cut into heads, with a last column of ones, whose sum is the denominator.
         mask: True where a key may be attended to, for each query; None: for all queries the same.
         before: sum of phi(k) v^T over the `num_before` positions before `keys`; None: there are none.
+        log_decay: of each token, 0 where the mask of the sentence hides it; then `before` and all other sums are
+            decayed until the last of their positions. None: nothing decays.
     """
 
     keys: Float[Tensor, "batch heads source features"]
@@ -50,6 +53,7 @@ class KernelMemory(AttentionMemory):
     mask: Bool[Tensor, "batch target source"] | None = None
     before: Float[Tensor, "batch heads features width"] | None = None
     num_before: int = 0
+    log_decay: Float[Tensor, "batch heads source"] | None = None
 
     @property
     def source(self) -> int:
@@ -63,15 +67,28 @@ class KernelMemory(AttentionMemory):
     def sum_before(self, position: int) -> Float[Tensor, "batch heads features width"]:
         """Return the sum over the positions before `position`."""
         end = position - self.num_before
-        here = self.keys[:, :, :end].mT @ self.values[:, :, :end]
-        return here if self.before is None else self.before + here
+        keys, values = self.keys[:, :, :end], self.values[:, :, :end]
+        if self.log_decay is None:
+            here = keys.mT @ values
+            return here if self.before is None else self.before + here
+        log_decay = self.log_decay[:, :, :end]
+        with torch.autocast(keys.device.type, enabled=False):
+            here = decayed_sum(keys, values, log_decay)
+        return here if self.before is None else here + self.before * log_decay.sum(-1).exp()[..., None, None]
+
+    @cached_property
+    def chunks(self) -> DecayedChunks:
+        """The keys and values that are no sum, in chunks with the decayed sums before and after each."""
+        assert self.log_decay is not None
+        return DecayedChunks.cut(self.keys, self.values, self.log_decay, self.before, CHUNK)
 
     def select(self, rows: Int[Tensor, " rows"]) -> KernelMemory:
         """Return the sentences `rows`, in that order."""
         before = None if self.before is None else self.before.index_select(0, rows)
         mask = None if self.mask is None else self.mask[rows]
         keys, values = self.keys.index_select(0, rows), self.values.index_select(0, rows)
-        selected = KernelMemory(keys, values, mask, before, self.num_before)
+        log_decay = None if self.log_decay is None else self.log_decay.index_select(0, rows)
+        selected = KernelMemory(keys, values, mask, before, self.num_before, log_decay)
         if "total" in vars(self):  # computed already
             vars(selected)["total"] = self.total.index_select(0, rows)
         return selected
@@ -80,13 +97,14 @@ class KernelMemory(AttentionMemory):
         """Return the sentences `rows` of a memory that will be appended to: their sums alone."""
         self._check_one_mask()
         nothing = (self.keys[:, :, :0].index_select(0, rows), self.values[:, :, :0].index_select(0, rows))
-        return KernelMemory(*nothing, None, self.total.index_select(0, rows), self.source)
+        log_decay = None if self.log_decay is None else self.log_decay[:, :, :0].index_select(0, rows)
+        return KernelMemory(*nothing, None, self.total.index_select(0, rows), self.source, log_decay)
 
     def append(self, new: KernelMemory) -> KernelMemory:
         """Append keys and values, for causal self-attention; of those before them the sum alone is kept."""
         self._check_one_mask()
         new._check_one_mask()
-        return KernelMemory(new.keys, new.values, None, self.total, self.source)
+        return KernelMemory(new.keys, new.values, None, self.total, self.source, new.log_decay)
 
     def _check_one_mask(self) -> None:
         if self.mask is not None:
@@ -104,9 +122,13 @@ class KernelAttention(AttentionLayer):
     training by chunks, and in decoding step by step. Time is O(n d^2), and a step costs the same at every position.
     Weights, on request, and a mask for each query take all pairs. A row whose weights are all 0 gives zeros.
 
+    With a decay the weight of key j for query i is multiplied by the f_l of the tokens l from j + 1 to i. The papers
+    are causal; here a key that follows its query decays by the f_l from i + 1 to j. In attention to another sequence i
+    is the query's own position in it, or the last. A token that the mask hides decays nothing.
+
     Args:
         query_dim, key_dim, value_dim, layer, relative, num_heads, project_values, projection_dropout: as in Attention.
-        feature_map: a partial that takes the sizes its signature names.
+        feature_map, decay: partials that take the sizes their signatures name; without a decay all tokens keep all.
         qkv_bias: whether the projections have a bias.
         backend: "dense" computes weights over all pairs, except over the past of a step: for comparison.
 
@@ -128,6 +150,7 @@ class KernelAttention(AttentionLayer):
         projection_dropout: float,
         qkv_bias: bool,
         backend: Literal["auto", "dense"],
+        decay: partial[Any] | None = None,
         relative: Callable[..., Any] | None = None,
     ) -> None:
         super().__init__()
@@ -148,6 +171,7 @@ class KernelAttention(AttentionLayer):
         self.num_heads, self.context_dim, head_dim = sizes.num_heads, sizes.joined_width, sizes.score_width
         check_heads("query_dim", query_dim, self.num_heads)  # also where values that are not projected are cut
         self.feature_map = build_part(feature_map, head_dim=head_dim, num_heads=self.num_heads, layer=layer)
+        self.decay = None if decay is None else build_part(decay, key_dim=key_dim, num_heads=self.num_heads)
         self.backend = backend
         widths = query_dim, query_dim
         self.project_query, self.project_key = query_key_projections(query_dim, key_dim, *widths, bias=qkv_bias)
@@ -181,7 +205,7 @@ class KernelAttention(AttentionLayer):
         mask = key_mask(mask, valid_length, keys)
         values = keys if values is None else values
         values = values if self.project_values is None else self.project_values(values)
-        return self._prepare(self.project_key(keys), values, mask, start)
+        return self._prepare(keys, self.project_key(keys), values, mask, start)
 
     def forward(
         self,
@@ -228,7 +252,7 @@ class KernelAttention(AttentionLayer):
             query, memory = self.project_query(x), self.prepare(x, mask=mask, start=start)
         else:
             query, keys, values = packed.project(x)
-            memory = self._prepare(keys, values, mask, start)
+            memory = self._prepare(x, keys, values, mask, start)
         if past is not None:
             memory = past.append(memory)
         return with_fields(self._attend(query, memory, start, causal, need_weights), memory=memory)
@@ -241,22 +265,27 @@ class KernelAttention(AttentionLayer):
 
     def _prepare(
         self,
+        x: Float[Tensor, "batch source key_dim"],
         keys: Float[Tensor, "batch source query_dim"],
         values: Float[Tensor, "batch source context_dim"],
         mask: Tensor | None,
         start: int,
     ) -> KernelMemory:
-        """Make a memory of projected keys and values."""
+        """Make a memory of projected keys and values, and of the decay of the tokens `x`."""
         if mask is not None and mask.dim() == 3 and mask.shape[1] == 1:
             mask = mask[:, 0]
         position = torch.arange(start, start + keys.shape[1], device=keys.device)
         check_max_length(self.feature_map, start + keys.shape[1])
+        log_decay, factor = (None, None) if self.decay is None else self.decay(x)
         with torch.autocast(keys.device.type, enabled=False):
             features = self.feature_map.key_features(self._heads(keys, position), position)
+        if factor is not None:
+            features = features * factor.unsqueeze(-1)
         if mask is not None and mask.dim() == 2:
+            log_decay = None if log_decay is None else log_decay.masked_fill(~mask[:, None], 0.0)
             features, mask = features.masked_fill(~mask[:, None, :, None], 0.0), None
         values = F.pad(split_heads(at_least_float32(values), self.num_heads), (0, 1), value=1.0)
-        return KernelMemory(features, values, mask)
+        return KernelMemory(features, values, mask, log_decay=log_decay)
 
     def _heads(
         self, projected: Float[Tensor, "batch length query_dim"], position: Int[Tensor, " length"]
@@ -278,10 +307,14 @@ class KernelAttention(AttentionLayer):
         rows = query.shape[1]
         if memory.mask is not None:
             check_rows(memory.mask, rows)
-        if causal and start < memory.num_before - (same_position or rows == 1):
+        at_last = (same_position or rows == 1) and (causal or memory.keys.shape[2] == 0)
+        if (causal or memory.log_decay is not None) and start < memory.num_before - at_last:
             raise UserError(
                 f"the query at position {start} may not see all of the {memory.num_before} positions of which this "
                 "memory of KernelAttention keeps the sum; attend from the position after them on"
+                if causal
+                else f"the query at position {start} is one of the {memory.num_before} positions of which this memory "
+                "of KernelAttention keeps the decayed sum; attend from the position after them on"
             )
         end = start + (1 if same_position else rows)
         check_max_length(self.feature_map, end)
@@ -290,10 +323,11 @@ class KernelAttention(AttentionLayer):
         with torch.autocast(query.device.type, enabled=False):
             features = self.feature_map.query_features(self._heads(query, position), position)
             if memory.mask is not None or (memory.before is None and (need_weights or self.backend == "dense")):
-                weights = all_weights(features, memory, position if causal else None)
+                weights = all_weights(features, memory, position, causal)
                 context = weights @ memory.values[..., :-1]
             else:
-                context = divide(sums_over_keys(features, memory, start, causal, same_position))
+                over_keys = sums_over_keys if memory.log_decay is None else decayed_sums_over_keys
+                context = divide(over_keys(features, memory, start, causal, same_position))
         context = join_heads(context.to(query.dtype))
         if self.project_output is not None:
             context = self.project_output(context)
@@ -301,19 +335,25 @@ class KernelAttention(AttentionLayer):
 
 
 def all_weights(
-    query: Float[Tensor, "batch heads target features"], memory: KernelMemory, position: Int[Tensor, " target"] | None
+    query: Float[Tensor, "batch heads target features"],
+    memory: KernelMemory,
+    position: Int[Tensor, " target"],
+    causal: bool,
 ) -> Float[Tensor, "batch heads target source"]:
     """Return the weights of all pairs, the definition.
 
     Args:
-        position: of the queries, if a query attends to the keys up to its own position only.
+        position: of the queries.
+        causal: a query attends to the keys up to its own position only.
     """
     allowed = None if memory.mask is None else memory.mask[:, None]
-    if position is not None:
+    if causal:
         allowed = intersect_masks(
             allowed, torch.arange(memory.source, device=query.device) <= position[:, None].expand(-1, memory.source)
         )
     products = query @ memory.keys.mT
+    if memory.log_decay is not None:
+        products = products * decay_of_pairs(memory.log_decay, position, memory.mask)
     if allowed is not None:
         products = products.masked_fill(~allowed, 0.0)
     return divide(torch.cat([products, products.sum(-1, keepdim=True)], -1))
@@ -338,6 +378,27 @@ def sums_over_keys(
     if rows > keys.shape[2]:  # queries after the last key
         keys, values = (F.pad(x, (0, 0, 0, rows - keys.shape[2])) for x in (keys, values))
     return causal_sums(query, keys, values, memory.sum_before(start))
+
+
+def decayed_sums_over_keys(
+    query: Float[Tensor, "batch heads target features"],
+    memory: KernelMemory,
+    start: int,
+    causal: bool,
+    same_position: bool,
+) -> Float[Tensor, "batch heads target width"]:
+    """Return `sums_over_keys` of a memory with a decay; a query after the last key is at the last key."""
+    rows = query.shape[2]
+    first = start - memory.num_before  # the key at the position of the first query
+    if same_position or rows == 1:
+        if start + 1 >= memory.source:
+            return query @ memory.total
+        return query @ memory.sum_before(start + 1) if causal else memory.chunks.sums_at(query, first, causal)
+    within = min(rows, memory.keys.shape[2] - first)
+    if within <= 0:
+        return query @ memory.total
+    sums = memory.chunks.sums(query[:, :, :within], first, causal)
+    return sums if within == rows else torch.cat([sums, query[:, :, within:] @ memory.total], 2)
 
 
 def causal_sums(

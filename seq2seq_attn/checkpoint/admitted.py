@@ -38,6 +38,7 @@ SLOTS = {  # the folder of a slot's classes, and their base class, by name: a tr
     "pattern": PATTERN,
     "patterns": PATTERN,
     "feature_map": ("attention.feature_map", "seq2seq_attn.attention.feature_map.feature_map.FeatureMap"),
+    "decay": ("attention.decay", "seq2seq_attn.attention.decay.decay.Decay"),
     "normalizer": ("attention.normalizer", "seq2seq_attn.attention.normalizer.normalizer.Normalizer"),
     "mix": ("attention.mix", "seq2seq_attn.attention.mix.mix.Mix"),
     "gate": ("attention.gate", "seq2seq_attn.attention.gate.gate.Gate"),

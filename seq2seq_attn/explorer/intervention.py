@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from seq2seq_attn.attention.attention import Attention
+from seq2seq_attn.attention.decay.decay import Decay
 from seq2seq_attn.attention.feature_map.feature_map import FeatureMap
 from seq2seq_attn.attention.kernel_attention import KernelAttention
 from seq2seq_attn.attention.layer import AttentionLayer
@@ -117,12 +118,13 @@ def by_head_of_values(
 @contextmanager
 def changed_features(layer: KernelAttention, by_head: Mapping[int, Change]) -> Iterator[None]:
     """Change the features of some heads, whose inner products are the weights: zeros, or the same for all keys."""
-    before = layer.feature_map
+    before, decay = layer.feature_map, layer.decay
     layer.feature_map = ChangedFeatures(before, by_head)
+    layer.decay = None if decay is None else ChangedDecay(decay, by_head)
     try:
         yield
     finally:
-        layer.feature_map = before
+        layer.feature_map, layer.decay = before, decay
 
 
 @final
@@ -149,6 +151,27 @@ class ChangedFeatures(FeatureMap):
             if do == "uniform":
                 features[:, head] = 1.0
         return features
+
+
+@final
+class ChangedDecay(Decay):
+    """A decay that leaves all keys alike in some heads (`uniform`)."""
+
+    def __init__(self, decay: Decay, by_head: Mapping[int, Change]) -> None:
+        super().__init__()
+        self.decay, self.by_head = decay, dict(by_head)
+
+    def forward(
+        self, keys: Float[Tensor, "batch source key_dim"]
+    ) -> tuple[Float[Tensor, "batch heads source"], Float[Tensor, "batch heads source"] | None]:
+        log_decay, factor = self.decay(keys)
+        log_decay, factor = log_decay.clone(), None if factor is None else factor.clone()
+        for head, do in self.by_head.items():
+            if do == "uniform":
+                log_decay[:, head] = 0.0
+                if factor is not None:
+                    factor[:, head] = 1.0
+        return log_decay, factor
 
 
 def hides_in_encoder(model: EncoderDecoder) -> bool:

@@ -43,7 +43,8 @@ REFERENCES = {
 }
 OF_ENCODER = {"self_attention": "${oc.select:encoder_attention,${oc.select:self_attention,${attention}}}"}
 ATTENTION_PARTS = {
-    part: (part, f"attention/{part}") for part in ("score", "pattern", "normalizer", "mix", "gate", "feature_map")
+    part: (part, f"attention/{part}")
+    for part in ("score", "pattern", "normalizer", "mix", "gate", "feature_map", "decay")
 }
 CHILDREN = {  # parts that a part chooses in its own defaults list: by name, the entry there and the group
     "model": {side: (f"/{side}@{side}", side) for side in ("encoder", "decoder")},

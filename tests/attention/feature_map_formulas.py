@@ -1,4 +1,7 @@
-"""Weights of feature maps as the papers write them, key by key, in float64; the random directions are the layer's."""
+"""Weights of feature maps and decays as the papers write them, key by key, in float64.
+
+The random directions are the layer's.
+"""
 
 from __future__ import annotations
 
@@ -35,6 +38,34 @@ def cosformer(feature_map: Any, query: Tensor, key: Tensor, t: int, s: int) -> T
 KERNELS = {"LinearFeatureMap": linear, "PerformerFeatureMap": performer, "CosformerFeatureMap": cosformer}
 
 
+def gate(decay: Any, x: Tensor, head: int) -> tuple[Tensor, Tensor]:
+    """Peng et al. 2021, eq. 7."""
+    f = torch.sigmoid(decay.project.weight[head] @ x + decay.project.bias[head])
+    return f, 1 - f
+
+
+def fixed(decay: Any, x: Tensor, head: int) -> tuple[Tensor, Tensor]:
+    """Sun et al. 2023, eq. 8."""
+    return torch.tensor(1 - 2.0 ** (-5 - head)), torch.tensor(1.0)
+
+
+DECAYS = {"GateDecay": gate, "FixedDecay": fixed}
+
+
+def decays(attention: Any, pairs: list[Pair]) -> dict[int, Tensor]:
+    """Factor of each key that a query may see: what its token adds, and what the tokens between have kept of it."""
+    if attention.decay is None:
+        return {p.s: torch.ones(()) for p in pairs}
+    decay = DECAYS[type(attention.decay).__name__]
+    tokens = {p.s: decay(attention.decay, p.k, p.head) for p in pairs}  # those that are hidden keep all
+    factors = {}
+    for pair in pairs:
+        first, last = sorted((pair.s, pair.t))
+        kept = [f for position, (f, _) in tokens.items() if first < position <= last]
+        factors[pair.s] = math.prod(kept, start=tokens[pair.s][1])
+    return factors
+
+
 def kernel_weights(attention: Any, pairs: list[Pair]) -> dict[int, Tensor]:
     """Weight of each key that a query may see, by its position; none where all products are 0."""
     if not pairs:
@@ -42,8 +73,10 @@ def kernel_weights(attention: Any, pairs: list[Pair]) -> dict[int, Tensor]:
     head, heads = pairs[0].head, pairs[0].heads
     kernel = KERNELS[type(attention.feature_map).__name__]
     query = attention.project_query(pairs[0].q).chunk(heads)[head]
+    factors = decays(attention, pairs)
     products = {
-        p.s: kernel(attention.feature_map, query, attention.project_key(p.k).chunk(heads)[head], p.t, p.s)
+        p.s: factors[p.s]
+        * kernel(attention.feature_map, query, attention.project_key(p.k).chunk(heads)[head], p.t, p.s)
         for p in pairs
     }
     total = sum(products.values())

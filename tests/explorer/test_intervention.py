@@ -160,7 +160,9 @@ def test_a_search_and_a_given_translation_see_the_same_change(do: str, model: in
 
 
 @pytest.mark.parametrize("do", ["knock_out", "uniform"])
-@pytest.mark.parametrize("preset", ["linear", "talking_heads", "differential", "local_p", "coverage", "lsh"])
+@pytest.mark.parametrize(
+    "preset", ["linear", "gated_linear", "talking_heads", "differential", "local_p", "coverage", "lsh"]
+)
 def test_every_kind_of_attention_is_changed_alike_at_each_step(preset: str, do: str, tmp_path: Path) -> None:
     model = ["model=rnn"] if preset == "coverage" else ["model=transformer"]
     layers = [] if preset == "coverage" else ["model.encoder.num_layers=1", "model.decoder.num_layers=1"]

@@ -1,0 +1,1 @@
+"""Decays of linear attention, one per module: how much of the past each token keeps."""
