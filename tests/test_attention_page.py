@@ -26,7 +26,7 @@ from seq2seq_attn.cli.command import SUBCOMMANDS
 PAGE = (ROOT / "docs/attention.md").read_text(encoding="utf-8")
 PARTS = {
     "score": "Scores", "pattern": "Patterns", "normalizer": "Normalizers", "mix": "Mixes", "gate": "Gates",
-    "feature_map": "Feature maps",
+    "feature_map": "Feature maps", "decay": "Decays",
 }  # fmt: skip
 COMMANDS = re.findall(r"^python train\.py (.+)$", PAGE, re.MULTILINE)
 SIZES = ["model.source_vocab_size=17", "model.target_vocab_size=19", "model.embedding_dim=64"]

@@ -14,6 +14,7 @@ GROUPS = ("data", "tokenizer", "model", "search", "optimizer", "scheduler", "tra
 LISTS = ("metric", "callback", "logger")
 PARTS = ("attention/mix", "attention/gate", "data/cleaning")
 FEATURE_MAPS = [["attention=linear", f"attention/feature_map={name}"] for name in options("attention/feature_map")]
+DECAYS = [["attention=linear", f"attention/decay={name}"] for name in options("attention/decay")]
 SLOTS = ("encoder@model.encoder", "decoder@model.decoder")
 
 
@@ -32,7 +33,7 @@ SINGLE = [[f"{group}={name}"] for group in ALONE for name in options(group)]
 
 
 @pytest.mark.parametrize(
-    "choices", [*rows(*GROUPS, *LISTS), *rows(*PARTS, *SLOTS), *SINGLE, *FEATURE_MAPS], ids=" ".join
+    "choices", [*rows(*GROUPS, *LISTS), *rows(*PARTS, *SLOTS), *SINGLE, *FEATURE_MAPS, *DECAYS], ids=" ".join
 )
 def test_every_option_composes(choices: list[str]) -> None:
     config = OmegaConf.to_container(composed(*choices))

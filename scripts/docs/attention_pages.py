@@ -20,10 +20,14 @@ from seq2seq_attn.cli.choices import purpose
 FOLDER = PurePosixPath("attentions")
 SECTIONS = {
     "score": "Scores", "pattern": "Patterns", "normalizer": "Normalizers", "mix": "Mixes", "gate": "Gates",
-    "feature_map": "Feature maps",
+    "feature_map": "Feature maps", "decay": "Decays",
 }  # fmt: skip
 CONTEXT = r"c_t = \sum_{s \in S(t)} a_{ts} v_s"
 KERNEL_CONTEXT = r"c_t = \frac{\sum_s (\varphi(q_t) \cdot \varphi(k_s)) \, v_s}{\sum_s \varphi(q_t) \cdot \varphi(k_s)}"
+DECAYED_CONTEXT = (
+    r"c_t = \frac{\sum_s D_{ts} (\varphi(q_t) \cdot \varphi(k_s)) \, v_s}"
+    r"{\sum_s D_{ts} (\varphi(q_t) \cdot \varphi(k_s))}, \quad D_{ts} = g_s \prod_{l = s + 1}^{t} f_l"
+)
 COST_LENGTHS = (128, 512, 2048, 8192)
 ADDRESS = re.compile(r"arXiv:([\d.]+\d)|(kexue\.fm/archives/\d+)")
 PAGE = re.compile(r"\bdocs/([\w/]+\.md)")
@@ -86,7 +90,8 @@ def formulas(parts: dict[str, str]) -> str:
     """Return the formula of each part in turn, the last of which gives the context."""
     given = {part: latex_of()[part][option] for part, option in parts.items()}
     if "feature_map" in given:
-        return f"{block(given['feature_map'])}\n\n{block(KERNEL_CONTEXT)}"
+        context = [given["decay"], DECAYED_CONTEXT] if "decay" in given else [KERNEL_CONTEXT]
+        return "\n\n".join(map(block, [given["feature_map"], *context]))
     mixed = given.get("mix", given["normalizer"])
     shown = [given["score"], given["pattern"], mixed, CONTEXT, *([given["gate"]] if "gate" in given else [])]
     return "\n\n".join(map(block, shown))

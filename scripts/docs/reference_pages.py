@@ -50,6 +50,7 @@ GROUPS = {
     "attention/feature_map": Group(
         "Attention: feature maps", "attention=linear attention/feature_map=NAME", "attention.md"
     ),
+    "attention/decay": Group("Attention: decays", "attention=linear attention/decay=NAME", "attention.md"),
     "data": Group("Data", "data=NAME", "data.md"),
     "data/cleaning": Group("Cleaning", "data/cleaning=NAME", "data.md"),
     "tokenizer": Group("Tokenizers", "tokenizer=NAME", "data.md"),

@@ -113,7 +113,7 @@ GROUPS = {
     "model": "model", "encoder": "encoder", "decoder": "decoder", "attention": "cross_attention",
     "attention/score": "score", "attention/pattern": "pattern", "attention/normalizer": "normalizer",
     "attention/mix": "mix", "attention/gate": "gate",
-    "attention/feature_map": "feature_map",
+    "attention/feature_map": "feature_map", "attention/decay": "decay",
     "position": "position", "feed_forward": "feed_forward", "search": "search", "metric": "metric",
     "search/length_penalty": "length_penalty", "data": "data", "data/cleaning": "cleaning",
 }  # fmt: skip
@@ -136,7 +136,7 @@ SMALLEST = ("model.source_vocab_size=7", "model.target_vocab_size=7", "paths.run
     "choices",
     [
         ["model=transformer", "attention=alternating", "search=mbr", "data=documents"],
-        ["model=transformer", "attention=performer", "attention@cross_attention=linear"],
+        ["model=transformer", "attention=performer", "attention@cross_attention=gated_linear"],
         ["model=conv", "attention=synthesizer_dense_vanilla", "search=diverse_beam", "metric=[bleu,ter]"],
     ],
 )
