@@ -69,7 +69,8 @@ class KernelMemory(AttentionMemory):
         end = position - self.num_before
         keys, values = self.keys[:, :, :end], self.values[:, :, :end]
         if self.log_decay is None:
-            here = keys.mT @ values
+            with torch.autocast(keys.device.type, enabled=False):
+                here = keys.mT @ values
             return here if self.before is None else self.before + here
         log_decay = self.log_decay[:, :, :end]
         with torch.autocast(keys.device.type, enabled=False):
