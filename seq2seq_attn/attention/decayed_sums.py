@@ -38,7 +38,7 @@ def decay_of_pairs(
 
 def until_end(log_decay: Float[Tensor, "*batch source"]) -> Float[Tensor, "*batch source"]:
     """Return the sum over the tokens after each."""
-    return F.pad(log_decay[..., 1:].flip(-1).cumsum(-1).flip(-1), (0, 1 if log_decay.shape[-1] else 0))
+    return F.pad(log_decay, (0, 1))[..., 1:].flip(-1).cumsum(-1).flip(-1)
 
 
 def decayed_sum(
@@ -104,11 +104,11 @@ class DecayedChunks:
         return self.log_decay.sum(-1).exp()[..., None, None].unbind(2)
 
     def sums_at(
-        self, query: Float[Tensor, "batch heads target features"], position: int, causal: bool
+        self, query: Float[Tensor, "batch heads target features"], position: int
     ) -> Float[Tensor, "batch heads target width"]:
-        """Return phi(q) times the sum over the keys, for queries that are all at one position."""
+        """Return phi(q) times the sum over all keys, for queries that are all at one position."""
         chunk, row = divmod(position, self.keys.shape[3])
-        return self._sums(query.unsqueeze(2), slice(chunk, chunk + 1), slice(row, row + 1), causal).squeeze(2)
+        return self._sums(query.unsqueeze(2), slice(chunk, chunk + 1), slice(row, row + 1), causal=False).squeeze(2)
 
     def sums(
         self, query: Float[Tensor, "batch heads target features"], first: int, causal: bool

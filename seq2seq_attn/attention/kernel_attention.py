@@ -394,7 +394,7 @@ def decayed_sums_over_keys(
     if same_position or rows == 1:
         if start + 1 >= memory.source:
             return query @ memory.total
-        return query @ memory.sum_before(start + 1) if causal else memory.chunks.sums_at(query, first, causal)
+        return query @ memory.sum_before(start + 1) if causal else memory.chunks.sums_at(query, first)
     within = min(rows, memory.keys.shape[2] - first)
     if within <= 0:
         return query @ memory.total
