@@ -48,7 +48,7 @@ class Memory(AttentionMemory):
 
     Attributes:
         keys: the keys as the score prepared them, `Score.key_parts` tensors.
-        values: cut into heads.
+        values: cut into heads. Where they are `keys[0]` itself, as latents are (`LatentScore`), they are stored once.
         mask: True where a key may be attended to, for the sentence or for each query; None: everywhere.
         buffer: holds the storage of keys and values once decoding has appended to them.
         running_sums: number of the last tensors of `keys` that are sums over all earlier keys (`Score.running_sums`).
@@ -63,6 +63,11 @@ class Memory(AttentionMemory):
     @property
     def source(self) -> int:
         return self.values.shape[2]
+
+    @property
+    def stored(self) -> tuple[Tensor, ...]:
+        """The keys and values, each tensor once."""
+        return self.keys if self.keys and self.values is self.keys[0] else (*self.keys, self.values)
 
     @property
     def one_mask(self) -> bool:
@@ -90,13 +95,13 @@ class Memory(AttentionMemory):
         mask = None if self.mask is None else self.mask[rows]
         if self.buffer is not None:
             return self._within(self.buffer.select(rows, self.source), self.source, mask)
-        return self._with(tuple(k.index_select(0, rows) for k in self.keys), self.values.index_select(0, rows), mask)
+        return self._with(tuple(x.index_select(0, rows) for x in self.stored), mask)
 
     def branch(self, rows: Int[Tensor, " rows"]) -> Memory:
         """Return the sentences `rows` of a memory that will be appended to."""
         if self.buffer is not None or torch.is_grad_enabled():
             return self.select(rows)
-        buffer = GrowableBuffer((*self.keys, self.values), self.source).select(rows, self.source)
+        buffer = GrowableBuffer(self.stored, self.source).select(rows, self.source)
         return self._within(buffer, self.source, None if self.mask is None else self.mask[rows])
 
     def at(self, window: slice | Int[Tensor, " keys"]) -> Memory:
@@ -104,8 +109,8 @@ class Memory(AttentionMemory):
         index = window if isinstance(window, slice) else window.to(self.values.device)
         mask = None if self.mask is None else self.mask[..., index]
         if isinstance(index, slice):
-            return self._with(tuple(k[:, :, index] for k in self.keys), self.values[:, :, index], mask)
-        return self._with(tuple(k.index_select(2, index) for k in self.keys), self.values.index_select(2, index), mask)
+            return self._with(tuple(x[:, :, index] for x in self.stored), mask)
+        return self._with(tuple(x.index_select(2, index) for x in self.stored), mask)
 
     def for_query(self, row: int) -> Memory:
         """Return the memory with the mask of one query, where each has its own."""
@@ -120,26 +125,26 @@ class Memory(AttentionMemory):
         instead, because a step reads one without gaps faster. Where gradients flow, memories are always copied.
         """
         mask = None if self.mask is None and new.mask is None else append_mask(self.mask, new.mask)
-        buffer, new_keys = self.buffer, new.keys
+        buffer = self.buffer
         if self.running_sums and self.source > 0:
             pairs = zip(self.keys[-self.running_sums :], new.keys[-self.running_sums :], strict=True)
-            new_keys = (*new.keys[: -self.running_sums], *(after + before[:, :, -1:] for before, after in pairs))
+            sums = (after + before[:, :, -1:] for before, after in pairs)
+            new = replace(new, keys=(*new.keys[: -self.running_sums], *sums))
         fits = buffer is not None and buffer.fits(self.source, new.source)
         if torch.is_grad_enabled() or (not fits and self.source < SHORT):
-            keys = tuple(torch.cat(pair, 2) for pair in zip(self.keys, new_keys, strict=True))
-            return self._with(keys, torch.cat([self.values, new.values], 2), mask)
+            return self._with(tuple(torch.cat(pair, 2) for pair in zip(self.stored, new.stored, strict=True)), mask)
         if buffer is None or not fits:
-            buffer = GrowableBuffer.with_free_positions((*self.keys, self.values), new.source)
-        buffer.write((*new_keys, new.values))
+            buffer = GrowableBuffer.with_free_positions(self.stored, new.source)
+        buffer.write(new.stored)
         return self._within(buffer, self.source + new.source, mask)
 
     def _within(self, buffer: GrowableBuffer, source: int, mask: Tensor | None) -> Memory:
-        *keys, values = buffer.read(source)
-        return self._with(tuple(keys), values, mask, buffer)
+        return self._with(buffer.read(source), mask, buffer)
 
-    def _with(
-        self, keys: tuple[Tensor, ...], values: Tensor, mask: Tensor | None, buffer: GrowableBuffer | None = None
-    ) -> Memory:
+    def _with(self, stored: tuple[Tensor, ...], mask: Tensor | None, buffer: GrowableBuffer | None = None) -> Memory:
+        """Return what `stored` tensors hold, as this memory does."""
+        keys = stored[: len(self.keys)]
+        values = stored[-1] if len(stored) > len(keys) else keys[0]
         return Memory(keys, values, mask, buffer, self.running_sums)
 
 
