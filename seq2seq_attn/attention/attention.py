@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal, final
 
@@ -21,12 +22,13 @@ from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.attention.normalizer.normalizer import Normalizer
 from seq2seq_attn.attention.packed_projection import MIN_PACKED_ROWS, PackedProjection, pack, pack_source
 from seq2seq_attn.attention.pattern.pattern import Pattern
+from seq2seq_attn.attention.score.latent import LatentScore
 from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.attention.state import Attended, Memory, flatten_hypotheses, join_steps, query_positions
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.factory import named_arguments
 from seq2seq_attn.nn.dropout import Dropout
-from seq2seq_attn.nn.heads import join_heads, split_heads
+from seq2seq_attn.nn.heads import join_heads, project_heads, split_heads
 from seq2seq_attn.nn.linear import Linear
 from seq2seq_attn.nn.named_tuple import with_fields
 from seq2seq_attn.nn.precision import at_least_float32
@@ -42,7 +44,9 @@ class Attention(AttentionLayer):
     """Multi-head attention of a score, a pattern and a normalizer. Vaswani et al. 2017, 3.2, arXiv:1706.03762.
 
     Heads of queries may share heads of keys and values: all of them one (multi-query attention, Shazeer 2019,
-    arXiv:1911.02150), or each group its own (grouped-query attention, Ainslie et al. 2023, arXiv:2305.13245).
+    arXiv:1911.02150), or each group its own (grouped-query attention, Ainslie et al. 2023, arXiv:2305.13245). With
+    `LatentScore`, keys and values of all heads are projections of one latent of each token (multi-head latent
+    attention, DeepSeek-AI 2024, arXiv:2405.04434), and a memory holds the latents.
 
     Args:
         query_dim, key_dim, value_dim: widths of the inputs.
@@ -137,6 +141,9 @@ class Attention(AttentionLayer):
                 "differ; leave it at 1.0 where a sentence attends to itself"
             )
         self.normalizer = build_part(normalizer, **score_sizes)
+        latent = self.latent
+        if latent is not None:
+            check_latents(self.pattern, key_dim=key_dim, value_dim=value_dim, project_values=project_values)
         check_parts(self.score, self.pattern, self.normalizer, mix)
         self.mix = self.gate = None
         if mix is not None:
@@ -147,7 +154,11 @@ class Attention(AttentionLayer):
         self.dropout, self.backend = dropout, backend
         self.project_values = self.project_output = None
         if project_values:
-            self.project_values = Linear(value_dim, self.num_kv_heads * sizes.value_width, bias=qkv_bias)
+            width = self.num_kv_heads * sizes.value_width
+            if latent is None:
+                self.project_values = Linear(value_dim, width, bias=qkv_bias)
+            else:  # without a bias, as it is also applied to latents that weights have averaged
+                self.project_values = Linear(latent.kv_rank, width, bias=False)
         if projects_output:
             bias = qkv_bias if output_bias is None else output_bias
             self.project_output = nn.Sequential(Linear(joined, query_dim, bias=bias), Dropout(projection_dropout))
@@ -160,9 +171,12 @@ class Attention(AttentionLayer):
                     "attention.project_output=true, or give attention.head_dim and attention.num_heads that multiply "
                     f"to {query_dim}"
                 )
-            self.relative = relative(num_heads=self.num_heads, head_dim=sizes.score_width)
+            rotated = sizes.score_width if latent is None else latent.rotary_dim
+            self.relative = relative(num_heads=self.num_heads, head_dim=rotated)
         if self.relative is not None:
             self._check_relative(self.relative, sizes)
+            if latent is not None and self.relative.rotates:
+                latent.add_rotary_part()
         self.reads_history = reads_history(self.score, self.normalizer)
         if relative is not None:
             check_no_history(self)
@@ -174,7 +188,13 @@ class Attention(AttentionLayer):
 
     def _check_relative(self, relative: RelativeEncoding, sizes: HeadSizes) -> None:
         """Refuse a relative position encoding that does not go with the score or with the values."""
-        if relative.needs_inner_product and not self.score.rotatable:
+        if self.latent is not None and relative.needs_inner_product and not relative.rotates:
+            raise UserError(
+                f"position={relative.option} compares queries with vectors of a head's width, and LatentScore with "
+                "latents, which all heads share; use position=rotary, position=alibi or position=sinusoidal, or "
+                "attention/score=scaled_dot"
+            )
+        if relative.needs_inner_product and not (self.score.rotatable or self.latent is not None):
             raise UserError(
                 f"position={relative.option} acts on an inner product of queries and keys, which "
                 f"{type(self.score).__name__} is not; use attention/score=scaled_dot, or position=alibi or "
@@ -185,6 +205,11 @@ class Attention(AttentionLayer):
                 f"position={relative.option} adds to values as wide as the keys, and here a head has values of width "
                 f"{sizes.value_width} and keys of width {sizes.score_width}; set position.values=false"
             )
+
+    @property
+    def latent(self) -> LatentScore | None:
+        """The score, if it prepares latents, of which the values are made, too."""
+        return self.score if isinstance(self.score, LatentScore) else None
 
     @property
     def reads_query(self) -> bool:
@@ -214,6 +239,8 @@ class Attention(AttentionLayer):
             valid_length: instead of a mask, how many of the first keys may be attended to (see `key_mask`).
         """
         visible = key_mask(mask, valid_length, keys)
+        if self.latent is not None:
+            return self._prepare_latents(self.latent, keys, values, visible, start)
         packed, one_input = None, values is None or values is keys
         if one_input and self.backend != "dense" and keys.shape[:2].numel() >= MIN_PACKED_ROWS:
             packed = pack_source(self.score, self.project_values)
@@ -225,6 +252,15 @@ class Attention(AttentionLayer):
             values = values if self.project_values is None else self.project_values(values)
         values = split_heads(values, self.num_kv_heads)
         return Memory(self._rotate(prepared, start), values, visible, running_sums=self.score.running_sums)
+
+    def _prepare_latents(
+        self, latent: LatentScore, keys: Tensor, values: Tensor | None, mask: Tensor | None, start: int
+    ) -> Memory:
+        """Prepare one latent of each token, or one of its key and one of its value where these are not the same."""
+        prepared = self._rotate(latent.prepare_keys(keys), start)
+        if values is None or values is keys:
+            return Memory(prepared, prepared[0], mask)
+        return Memory(prepared, latent.latents(values).unsqueeze(1), mask)
 
     def forward(
         self,
@@ -255,7 +291,7 @@ class Attention(AttentionLayer):
         hypotheses = len(query) != sentences
         if hypotheses:
             query = query.reshape(sentences, -1, query.shape[2])
-        prepared = self._rotate(self.score.prepare_query(query), start, same_position=hypotheses)
+        prepared = self._rotate(self._prepare_query(query), start, same_position=hypotheses)
         prepared = self._with_position(prepared, memory, start, same_position=hypotheses)
         request = Request(
             query,
@@ -368,10 +404,14 @@ class Attention(AttentionLayer):
         if packed is None and x.shape[:2].numel() >= MIN_PACKED_ROWS:
             packed = self.packed()
         if packed is None:
-            return self._rotate(self.score.prepare_query(x), start), self.prepare(x, mask=mask, start=start)
+            return self._rotate(self._prepare_query(x), start), self.prepare(x, mask=mask, start=start)
         query, keys, values = packed.project(x)
         memory = Memory(self._rotate(self.score.split_keys(keys), start), split_heads(values, self.num_kv_heads), mask)
         return self._rotate(self.score.split_query(query), start), memory
+
+    def _prepare_query(self, query: Tensor) -> tuple[Tensor, ...]:
+        """Return prepared queries; of a score of latents those of all heads, which `_attend_to_latents` may absorb."""
+        return self.score.prepare_query(query) if self.latent is None else self.latent.query_heads(query)
 
     def _rotate(self, prepared: tuple[Tensor, ...], start: int, *, same_position: bool = False) -> tuple[Tensor, ...]:
         """Rotate prepared queries or keys by their positions, if the relative position encoding does so."""
@@ -379,7 +419,10 @@ class Attention(AttentionLayer):
             return prepared
         (x,) = prepared
         position = query_positions(start, x.shape[2], same_position=same_position, device=x.device)
-        return (self.relative.rotate(x, position),)
+        if self.latent is None:
+            return (self.relative.rotate(x, position),)
+        content, rotated = x.split([x.shape[-1] - self.latent.rotary_dim, self.latent.rotary_dim], -1)
+        return (torch.cat([content, self.relative.rotate(rotated, position)], -1),)
 
     def _with_position(
         self, prepared: tuple[Tensor, ...], memory: Memory, start: int, *, same_position: bool = False
@@ -393,6 +436,28 @@ class Attention(AttentionLayer):
         return self.score.query_at(prepared, memory.keys, torch.minimum(position[None], last))
 
     def _attend(self, request: Request) -> Attended:
+        """Answer a request."""
+        latent = self.latent
+        output = self._head_output(request) if latent is None else self._attend_to_latents(latent, request)
+        return self._combine_heads(request.query, output)
+
+    def _attend_to_latents(self, latent: LatentScore, request: Request) -> HeadOutput:
+        """Answer a request by keys and values made of the latents, or by the latents, whichever is cheaper.
+
+        A pattern that compares queries and keys gets the latents, and so does the dense backend that is asked for.
+        """
+        assert self.project_values is not None
+        memory, rank, rows = request.memory, latent.kv_rank, request.query.shape[1]
+        absorbs = self.backend == "dense" or self.pattern.selects
+        if not absorbs and latent.expanding_is_cheaper(rows, memory.source):
+            values = split_heads(self.project_values(memory.values[:, 0, :, :rank]), self.num_heads)
+            expanded = replace(memory, keys=latent.expand_keys(*memory.keys), values=values, buffer=None)
+            return self._head_output(request._replace(memory=expanded))
+        output = self._head_output(request._replace(prepared=latent.absorb(*request.prepared)))
+        by_head = self.project_values.weight.unflatten(0, (self.num_heads, -1))
+        return output._replace(context=project_heads(output.context[..., :rank], by_head))
+
+    def _head_output(self, request: Request) -> HeadOutput:
         """Answer a request by the first backend that serves it."""
         mask = request.memory.mask
         if mask is not None and mask.dim() == 3:
@@ -403,11 +468,11 @@ class Attention(AttentionLayer):
         # The fast backends handle neither empty tensors nor vmap, and return neither weights nor the loss of links.
         asked = request.need_weights or request.guide is not None or change is not None
         if self.backend == "dense" or asked or request.empty or inside_transform():
-            return self._combine_heads(request.query, dense.attend(parts, request))
+            return dense.attend(parts, request)
         for attend in BACKENDS:
             output = attend(parts, request)
             if output is not None:
-                return self._combine_heads(request.query, output)
+                return output
         raise AssertionError("the dense backend serves every request")
 
     def _combine_heads(self, query: Float[Tensor, "batch target query_dim"], output: HeadOutput) -> Attended:
@@ -449,6 +514,29 @@ def check_parts(score: Score, pattern: Pattern, normalizer: Normalizer, mix: par
         raise UserError(
             f"{mix.func.__name__} mixes the scores of all heads, and {name} hides positions of single heads; use "
             "~attention/mix, or attention/score=scaled_dot"
+        )
+
+
+def check_latents(pattern: Pattern, *, key_dim: int, value_dim: int, project_values: bool) -> None:
+    """Refuse what needs other keys or values than those that are made of latents.
+
+    Raises:
+        UserError: for such a part, size or option.
+    """
+    if pattern.needs_vectors:
+        raise UserError(
+            f"{type(pattern).__name__} compares the keys of each head, and LatentScore keeps latents, which all heads "
+            "share; use attention/pattern=top_blocks, or attention/score=scaled_dot"
+        )
+    if not project_values:
+        raise UserError(
+            "LatentScore needs attention.project_values=true, because values are projections of latents; use "
+            "attention/score=scaled_dot for values as they are"
+        )
+    if key_dim != value_dim:
+        raise UserError(
+            f"LatentScore compresses keys and values by the same matrix, and here keys are {key_dim} wide and values "
+            f"{value_dim}; use attention/score=scaled_dot, or keys and values of one width"
         )
 
 

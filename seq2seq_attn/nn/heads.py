@@ -102,6 +102,14 @@ def matmul_heads(
     return x @ weight
 
 
+def project_heads(
+    x: Float[Tensor, "batch heads rows inner"], weight: Float[Tensor, "heads output_dim inner"]
+) -> Float[Tensor, "batch heads rows output_dim"]:
+    """Return W x with a matrix W for each head; all sentences are rows of one product, so that no matrix is copied."""
+    batch, _, rows, _ = x.shape
+    return (x.transpose(0, 1).flatten(1, 2) @ weight.mT).unflatten(1, (batch, rows)).transpose(0, 1)
+
+
 def rows_at(
     table: Float[Tensor, "heads positions width"], position: Int[Tensor, "*blocks length"]
 ) -> Float[Tensor, "*blocks heads length width"]:

@@ -11,7 +11,7 @@ from attention.history_formulas import HISTORY_NORMALIZERS, HISTORY_SCORES, Past
 from attention.mix_formulas import CONTEXTS, GATES, MIXES
 from attention.normalizer_formulas import weights_of
 from attention.pattern_formulas import SEES, SELECTS, factor
-from attention.score_formulas import LOOKS, SCORES, Pair
+from attention.score_formulas import LOOKS, SCORES, Pair, latents
 from torch import Tensor
 
 
@@ -31,6 +31,8 @@ def attend(
     batch, target, source, heads = len(query), query.shape[1], keys.shape[1], attention.num_heads
     mask = torch.ones(batch, source, dtype=torch.bool) if mask is None else mask
     masks = mask[:, None].expand(-1, target, -1) if mask.dim() == 2 else mask
+    if getattr(attention, "latent", None) is not None:  # DeepSeek-AI 2024, eq. 11
+        values = latents(attention.score, values)
     if attention.project_values is not None:
         values = attention.project_values(values)
     mixing, gate = getattr(attention, "mix", None), getattr(attention, "gate", None)

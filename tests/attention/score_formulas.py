@@ -77,7 +77,19 @@ def qk_norm(score: Any, pair: Pair) -> Tensor:
 
 
 def rms_norm(x: Tensor, gain: Tensor) -> Tensor:
-    return gain * x / (x.square().mean() + 1e-6).sqrt()
+    return gain * x / (x.square().mean(-1, keepdim=True) + 1e-6).sqrt()
+
+
+def latent(score: Any, pair: Pair) -> Tensor:
+    """DeepSeek-AI 2024, eq. 9-10 and 12-13: the keys and queries of each head, made of their latents."""
+    compressed = score.compress_query
+    query = pair.q if compressed is None else rms_norm(compressed(pair.q), score.query_gain)
+    query, key = score.project_query(query), score.project_key(latents(score, pair.k))
+    return head_of(query, pair) @ head_of(key, pair) / math.sqrt(len(query) / pair.heads)
+
+
+def latents(score: Any, x: Tensor) -> Tensor:
+    return rms_norm(score.compress_keys(x), score.key_gain)
 
 
 def l2(score: Any, pair: Pair) -> Tensor:
@@ -170,6 +182,7 @@ SCORES = {
     "ForgettingScore": forgetting,
     "GeneralScore": general,
     "L2Score": l2,
+    "LatentScore": latent,
     "LightweightConvScore": lightweight_conv,
     "LocationScore": location,
     "MixtureScore": mixture,

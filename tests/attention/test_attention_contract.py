@@ -63,6 +63,7 @@ LIGHT = {
 SIGNED = {"talking_heads", "differential"}  # presets whose weights may be negative, and have any sum
 FREE = {"relu", "sigmoid", "softmax_free"}  # presets whose weights are no shares of one sum
 TIED = {"luong_dot", "plain_scaled_dot"}  # presets that compare queries and keys as they are
+COMPRESSED = {"latent"}  # presets that compress keys and values by one matrix
 
 
 def build(preset: str, heads: int, **sizes: int) -> Any:
@@ -82,9 +83,10 @@ def at_least(preset: str, heads: int) -> int:
 
 
 def cross(preset: str, heads: int = 1) -> tuple[Any, Tensor, Tensor, Tensor]:
-    """An attention with queries, keys and values of three widths (two where the score ties them)."""
+    """An attention with queries, keys and values of three widths (two where the preset ties them)."""
     tied, heads = preset in TIED, at_least(preset, heads)
-    query_dim, key_dim, value_dim = 6 * heads, (6 if tied else 11) * heads, 5 * heads
+    query_dim, key_dim = 6 * heads, (6 if tied else 11) * heads
+    value_dim = key_dim if preset in COMPRESSED else 5 * heads
     attention = build(preset, heads, query_dim=query_dim, key_dim=key_dim, value_dim=value_dim)
     return (attention, torch.randn(B, T, query_dim), torch.randn(B, S, key_dim), torch.randn(B, S, value_dim))
 

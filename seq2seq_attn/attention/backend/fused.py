@@ -164,12 +164,26 @@ def masked_product(
     sink: Float[Tensor, "#heads"] | None = None,
 ) -> Float[Tensor, "batch heads target value_width"]:
     """Attend under a mask, boolean or of 0 and -inf; a row that sees nothing gets zeros, not NaN."""
+    if (
+        values is keys
+        and query.shape[1] > keys.shape[1] == 1
+        and sink is None
+        and (allowed is None or same_keys(allowed))
+    ):
+        # Latents, which all heads see alike: as rows of one head, they share them without a copy.
+        rows = masked_product(query.flatten(1, 2).unsqueeze(1), keys, values, allowed)
+        return rows.squeeze(1).unflatten(1, query.shape[1:3])
     plain = (allowed is None or allowed.dtype == torch.bool) and few_of_search(query)
     if sink is not None:
         return (plain_sink_product if plain else sink_product)(query, keys, values, allowed, sink)
     if plain and plain_is_faster(query, keys):
         return masked_softmax(query @ keys.mT, allowed) @ values
     return torch_product(query, keys, values, allowed)
+
+
+def same_keys(allowed: Bool[Tensor, "_ _ _ source"] | Float[Tensor, "_ _ _ source"]) -> bool:
+    """Return whether all queries of a sentence, in all heads, may see the same keys."""
+    return allowed.shape[1:3] == (1, 1)
 
 
 def plain_sink_product(
