@@ -185,6 +185,7 @@ def test_learned_numbers_of_the_scores_are_those_of_the_code() -> None:
         ).attention.score
         f, w, k = getattr(score, "num_filters", 0), 5, getattr(score, "max_distance", 0)
         sizes = {"d": d, "h": h, "L": L, "r": r, "a": a, "b": b, "f": f, "w": w, "k": k}
+        sizes["m"] = getattr(score, "kv_rank", 0)
         assert sum(p.numel() for p in score.parameters()) == evaluated(formula, sizes), name
 
 

@@ -442,14 +442,10 @@ class Attention(AttentionLayer):
         return self._combine_heads(request.query, output)
 
     def _attend_to_latents(self, latent: LatentScore, request: Request) -> HeadOutput:
-        """Answer a request by keys and values made of the latents, or by the latents, whichever is cheaper.
-
-        A pattern that compares queries and keys gets the latents, and so does the dense backend that is asked for.
-        """
+        """Answer a request by keys and values made of the latents, or by the latents, whichever is cheaper."""
         assert self.project_values is not None
         memory, rank, rows = request.memory, latent.kv_rank, request.query.shape[1]
-        absorbs = self.backend == "dense" or self.pattern.selects
-        if not absorbs and latent.expanding_is_cheaper(rows, memory.source):
+        if self.backend != "dense" and latent.expanding_is_cheaper(rows, memory.source):
             values = split_heads(self.project_values(memory.values[:, 0, :, :rank]), self.num_heads)
             expanded = replace(memory, keys=latent.expand_keys(*memory.keys), values=values, buffer=None)
             return self._head_output(request._replace(memory=expanded))

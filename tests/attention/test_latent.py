@@ -283,19 +283,15 @@ def test_mixes_and_gates_go_with_it(part: str, form: str, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("rotary", [False, True])
-def test_a_pattern_that_selects_keys_gets_latents_in_steps_and_at_once(rotary: bool) -> None:
+def test_a_pattern_selects_the_same_keys_by_latents_and_by_keys_of_heads(rotary: bool) -> None:
     blocks = ["attention/pattern=top_blocks", "attention.pattern.block_length=3", "attention.pattern.num_blocks=2"]
     attention, x, past = latent(*blocks, rotary=rotary), torch.randn(B, N, DIM), None
     expected = attention.attend_self(x, causal=True).context
-    assert (expected - latent_of_all(attention, x)).abs().max() > 1e-3
+    assert (expected - equations(attention, x, x, None, causal=True)).abs().max() > 1e-3
     for t in range(N):
         attended = attention.attend_self(x[:, t : t + 1], past=past, causal=True)
         past = attended.memory
         torch.testing.assert_close(attended.context, expected[:, t : t + 1], **EXACT)
-
-
-def latent_of_all(attention: Any, x: Tensor) -> Tensor:
-    return equations(attention, x, x, None, causal=True)
 
 
 def test_dropped_weights_are_the_same_in_both_forms(monkeypatch: pytest.MonkeyPatch) -> None:
