@@ -410,8 +410,9 @@ class Attention(AttentionLayer):
         return self._rotate(self.score.split_query(query), start), memory
 
     def _prepare_query(self, query: Tensor) -> tuple[Tensor, ...]:
-        """Return prepared queries; of a score of latents those of all heads, which `_attend_to_latents` may absorb."""
-        return self.score.prepare_query(query) if self.latent is None else self.latent.query_heads(query)
+        """Return prepared queries; of latents those of each head, unless the dense backend takes the score's own."""
+        latent = None if self.backend == "dense" else self.latent
+        return self.score.prepare_query(query) if latent is None else latent.query_heads(query)
 
     def _rotate(self, prepared: tuple[Tensor, ...], start: int, *, same_position: bool = False) -> tuple[Tensor, ...]:
         """Rotate prepared queries or keys by their positions, if the relative position encoding does so."""
@@ -444,12 +445,15 @@ class Attention(AttentionLayer):
     def _attend_to_latents(self, latent: LatentScore, request: Request) -> HeadOutput:
         """Answer a request by keys and values made of the latents, or by the latents, whichever is cheaper."""
         assert self.project_values is not None
-        memory, rank, rows = request.memory, latent.kv_rank, request.query.shape[1]
-        if self.backend != "dense" and latent.expanding_is_cheaper(rows, memory.source):
+        memory, rank = request.memory, latent.kv_rank
+        absorbed = self.backend == "dense"
+        if not absorbed and latent.expanding_is_cheaper(request.query.shape[1], memory.source):
             values = split_heads(self.project_values(memory.values[:, 0, :, :rank]), self.num_heads)
             expanded = replace(memory, keys=latent.expand_keys(*memory.keys), values=values, buffer=None)
             return self._head_output(request._replace(memory=expanded))
-        output = self._head_output(request._replace(prepared=latent.absorb(*request.prepared)))
+        if not absorbed:
+            request = request._replace(prepared=latent.absorb(*request.prepared))
+        output = self._head_output(request)
         by_head = self.project_values.weight.unflatten(0, (self.num_heads, -1))
         return output._replace(context=project_heads(output.context[..., :rank], by_head))
 
