@@ -268,6 +268,26 @@ def test_patterns_and_normalizers_go_with_it(
         torch.testing.assert_close(asked.context, expected, **EXACT)
 
 
+@pytest.mark.parametrize("normalizer", ["softmax", "entmax15", "sink"])
+@pytest.mark.parametrize("pattern", ["local", "sparse"])
+def test_patterns_see_the_rotated_part_at_once_and_in_steps(pattern: str, normalizer: str) -> None:
+    attention = latent(f"attention/pattern={pattern}", f"attention/normalizer={normalizer}", rotary=True)
+    attention.pattern.fused_from = attention.pattern.blocks_from = 1
+    x, past, steps = torch.randn(B, N, DIM), None, []
+    for mask in (None, MASK):
+        rows = torch.ones(B, N, dtype=torch.bool) if mask is None else mask
+        found = attention.attend_self(x, mask, causal=True).context
+        attention.backend = "dense"
+        expected = attention.attend_self(x, mask, causal=True).context
+        attention.backend = "auto"
+        torch.testing.assert_close(found[rows], expected[rows], **EXACT)
+    for one in x.split(1, 1):
+        attended = attention.attend_self(one, past=past, causal=True)
+        past = attended.memory
+        steps.append(attended.context)
+    torch.testing.assert_close(torch.cat(steps, 1), attention.attend_self(x, causal=True).context, **EXACT)
+
+
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("part", ["mix=talking_heads", "mix=differential", "gate=sigmoid"])
 def test_mixes_and_gates_go_with_it(part: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ class LatentScore(Score):
             there is a rotated part (eq. 18).
         kv_rank: d_c, width of the latent; None: 4 d_h as in the paper, and at most half the width of all heads.
         query_rank: d_c', width of the latent of a query; None: queries are not compressed.
-        rotary_dim: d_h^R, width of the rotated part, even; None: d_h / 2 as in the paper.
+        rotary_dim: d_h^R, width of the rotated part, even; None: d_h / 2 as in the paper, made even.
 
     Raises:
         UserError: for widths out of their range.
