@@ -9,9 +9,8 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from scripts.benchmarks.figures_file import draw_given, read_figures
+from scripts.benchmarks.figures_file import commit_text, draw_given, read_figures
 from scripts.benchmarks.home_runs import ROOT
-from scripts.benchmarks.seeds import PLANS
 from scripts.benchmarks.write_aligning_page import table
 from scripts.benchmarks.write_homes_page import spread
 from seq2seq_attn.markdown import code, literal
@@ -33,8 +32,21 @@ STYLES: dict[str, dict[str, str]] = {
 EARLY = 20  # minutes
 USUAL = "tatoeba_minutes"  # name of the usual file of figures
 SPEED = ROOT / "docs/benchmarks/training_cpu.json"
+TITLES = {
+    "tatoeba_minutes": "BLEU by minutes of training: the best recipe",
+    "tatoeba_minutes_bahdanau": "BLEU by minutes of training: Bahdanau's model",
+    "tatoeba_minutes_zen5": "BLEU by minutes of training: Bahdanau's model on a faster machine",
+}
+TWO_MACHINES = (
+    "The records name the processors of this page and of [{other}.md]({other}.md) alike, but they are two machines: "
+    "on that of tatoeba_minutes_zen5.md the updates of ours take less than half of the time."
+)
+OTHER_MACHINE = {
+    "tatoeba_minutes_bahdanau": TWO_MACHINES.format(other="tatoeba_minutes_zen5"),
+    "tatoeba_minutes_zen5": TWO_MACHINES.format(other="tatoeba_minutes_bahdanau"),
+}
 TEXT = """\
-# BLEU by minutes of training
+# {title}
 
 Tatoeba, English to French, {train:,} training pairs, {threads} threads. Each program trained for at most {minutes:g}
 minutes, alone on the machine. ± is the standard deviation over seeds; with one seed, small differences prove nothing.
@@ -43,31 +55,32 @@ minutes, alone on the machine. ± is the standard deviation over seeds; with one
 {missing}
 ![BLEU of the validations by minutes]({name}.png)
 
-- The recurrent models have a bidirectional GRU encoder and a GRU decoder whose attention scores by a hidden layer
-  (Bahdanau et al. 2015), of width {dim}. All models have one joint vocabulary of {tokens:,} tokens and tied embeddings.
-- Ours ends after {epochs} epochs, over which the learning rate falls to zero. The others train until the time is up.
-  JoeyNMT's recurrent model halves its rate when validation BLEU has not risen for five validations. OpenNMT-py's halves
-  it after 1,600 updates and every 400 from there, numbers that were chosen for about as many updates as half an hour
-  gives on two cores (its defaults are 50,000 and 10,000). The rate of the Transformers falls with the square root of
-  the updates.
-{choices}
-- Minutes are counted from the start of the command; all get the tokenizer ready-made. With ours and JoeyNMT they
-  include the validations. OpenNMT-py saves its weights while it trains; each checkpoint translates the validation set
-  afterwards, and that time is not counted.
-- Validation uses {val:,} sentences and greedy search; the test uses {test:,} sentences and beam search, with the
-  weights that were best in validation: ours by BLEU against all references of a sentence, the others by BLEU against
-  one. The table has sacreBLEU against all references.
+{notes}
 {settings}
-- Processors: {machines}.{commits}
+{machines}
 
 Made by {command}, which trains what the figures lack; to draw it again from
 {name}.json: `python -m scripts.benchmarks.draw_minutes docs/benchmarks/{name}.json`.
 """
+MODELS = (
+    "The recurrent models have a bidirectional GRU encoder and a GRU decoder whose attention scores by a hidden layer "
+    "(Bahdanau et al. 2015), of width {dim}. All models have one joint vocabulary of {tokens:,} tokens and tied "
+    "embeddings."
+)
+# When each program ends, and how its rate falls
+SCHEDULES = {
+    "ours": "Ours ends after {epochs} epochs, over which the learning rate falls to zero.",
+    "joeynmt_rnn": "JoeyNMT's recurrent model halves its rate when validation BLEU has not risen for five validations.",
+    "opennmt_rnn": "OpenNMT-py's recurrent model halves its rate after 1,600 updates and every 400 from there, "
+    "numbers that were chosen for about as many updates as half an hour gives on two cores (its defaults are 50,000 "
+    "and 10,000).",
+    "transformer": "The rate of the Transformers falls with the square root of the updates.",
+}
 # What was chosen for each program
 OURS_CHOSEN = {
     "tatoeba_best": "the decoder, its activation, the scale of the embeddings, dropout (0.1, and 0.2 in the decoder), "
-    "the rate and the number of epochs, on this validation set, from {variants} variants (plan `tatoeba` of "
-    "scripts.benchmarks.seeds; their figures are not recorded)",
+    "the rate and the number of epochs, on this validation set, from the variants of plan `tatoeba` of "
+    "scripts.benchmarks.seeds (their figures are not recorded)",
     "tatoeba_bahdanau": "the number of epochs, which fits into half an hour on two cores; what else was tried is not "
     "recorded",
 }
@@ -84,6 +97,19 @@ UNSORTED = (
     "padding, {theirs:,.0f} are text in an update of JoeyNMT, and {ours:,.0f} in one of ours. Its batches are "
     "therefore twice as large here; on Tatoeba the padding was not counted."
 )
+CLOCK = (
+    "Minutes are counted from the start of the command; all get the tokenizer ready-made. With {validated} they "
+    "include the validations."
+)
+CLOCK_OF_OPENNMT = (
+    "OpenNMT-py saves its weights while it trains; each checkpoint translates the validation set afterwards, and that "
+    "time is not counted."
+)
+SEARCH = (
+    "Validation uses {val:,} sentences and greedy search; the test uses {test:,} sentences and beam search, with the "
+    "weights that were best in validation: ours by BLEU against all references of a sentence{others}. The table has "
+    "sacreBLEU against all references."
+)
 COMPARED = {
     "batch_tokens", "embed_init_weight", "lr", "warmup_steps", "dropout", "average_decay", "layers", "heads", "ff_dim",
     "smoothing",
@@ -95,28 +121,79 @@ def draw(file: Path) -> Path:
     results = read_figures(file, "setting")
     programs = {name: results["programs"][name] for name in NAMES if name in results["programs"]}
     every = [run for runs in programs.values() for run in runs.values()]
-    commits = sorted({run["commit"] for run in every if run.get("commit")})
-    machines = sorted({f"{run['machine']['processor']}, torch {run['machine']['torch']}" for run in every})
     page = file.with_suffix(".md")
     page.write_text(
         TEXT.format(
             **every[0]["sentences"],
-            **{key: results[key] for key in ("minutes", "threads", "dim")},
-            tokens=every[0]["tokens"],
+            **{key: results[key] for key in ("minutes", "threads")},
+            title=TITLES.get(file.stem, f"BLEU by minutes of training: {literal(file.stem)}"),
             table=figures(programs),
             missing=missing(programs),
+            notes=listed(notes(programs, results)),
             settings=settings(programs),
-            choices=choices(programs, results["experiment"]),
-            commits=f" Commits: {', '.join(code(commit[:8] + commit[40:]) for commit in commits)}." if commits else "",
+            machines=listed([*machines(programs), *different_machines(programs, file.stem)]),
             name=literal(file.stem),
-            machines=literal("; ".join(machines)),
-            epochs=next((run["epochs"] for run in every if "epochs" in run), "its"),
             command=code(f"python -m scripts.benchmarks.minutes --data fra.txt{changes(results)}{output(file)}"),
         ),
         encoding="utf-8",
     )
     plot(programs, file.with_suffix(".png"))
     return page
+
+
+def listed(lines: Sequence[str]) -> str:
+    return "\n".join(fill(f"- {line}", 120, subsequent_indent="  ", break_on_hyphens=False) for line in lines)
+
+
+def notes(programs: dict[str, Any], results: dict[str, Any]) -> list[str]:
+    """Return what a reader has to know of the programs of the page."""
+    every = [run for runs in programs.values() for run in runs.values()]
+    schedules = [text for name, text in SCHEDULES.items() if any(given.endswith(name) for given in programs)]
+    if len(programs) > 1:
+        schedules.insert(1, "The others train until the time is up.")
+    epochs = next((run["epochs"] for run in every if "epochs" in run), "its")
+    is_beside = {program: any(name.startswith(program) for name in programs) for program in ("joeynmt", "opennmt")}
+    clock = CLOCK.format(validated="ours and JoeyNMT" if is_beside["joeynmt"] else "ours")
+    others = ", the others by BLEU against one" if len(programs) > 1 else ""
+    return [
+        MODELS.format(dim=results["dim"], tokens=every[0]["tokens"]),
+        " ".join(schedules).format(epochs=epochs),
+        *choices(programs, results["experiment"]),
+        f"{clock} {CLOCK_OF_OPENNMT}" if is_beside["opennmt"] else clock,
+        SEARCH.format(**every[0]["sentences"], others=others),
+    ]
+
+
+def machines(programs: dict[str, Any]) -> list[str]:
+    """Return the processor and the commit of each program."""
+    lines = []
+    for name, runs in programs.items():
+        processors = [processor_text(machine) for machine in machines_of(runs)]
+        commits = commit_text([run.get("commit") for run in runs.values()])
+        lines.append(f"{NAMES[name]}: {' and '.join(processors)}; {commits}.")
+    return lines
+
+
+def machines_of(runs: dict[str, Any]) -> list[tuple[str, str]]:
+    return sorted({(run["machine"]["processor"], run["machine"]["torch"]) for run in runs.values()})
+
+
+def processor_text(machine: tuple[str, str]) -> str:
+    processor, torch = machine
+    unknown = "" if "family" in processor else " (family and model not recorded)"
+    return f"{literal(processor)}{unknown}, torch {literal(torch)}"
+
+
+def different_machines(programs: dict[str, Any], page: str) -> list[str]:
+    """Return a sentence about what was timed on another machine, by the records or by another page."""
+    first, *others = programs
+    names = [NAMES[name] for name in others if machines_of(programs[name]) != machines_of(programs[first])]
+    if not names:
+        return [OTHER_MACHINE[page]] if page in OTHER_MACHINE else []
+    return [
+        f"By these records the machine of {' and of '.join(names)} may be another than that of {NAMES[first]}: its "
+        "minutes, and what it reached in them, are not comparable with those of the other programs."
+    ]
 
 
 def changes(results: dict[str, Any]) -> str:
@@ -133,21 +210,20 @@ def output(file: Path) -> str:
     return "" if file.stem == USUAL else f" --output docs/benchmarks/{file.stem}.json"
 
 
-def choices(programs: dict[str, Any], experiment: str) -> str:
+def choices(programs: dict[str, Any], experiment: str) -> list[str]:
     """Return what was chosen for each program, and why JoeyNMT has other batches."""
     lines = []
     for name, text in CHOSEN.items():
         if name in programs:
             given = next(iter(programs[name].values()))["settings"]
             chosen = OURS_CHOSEN.get(experiment, f"what `experiment={experiment}` has")
-            chosen = chosen.format(variants=len(PLANS["tatoeba"].rows))
             lines.append(text.format(ours=chosen, dropout=given.get("dropout") if isinstance(given, dict) else None))
     if any(name.startswith("joeynmt") for name in programs):
         turns = read_figures(SPEED, "sizes")["sizes"]["B"]["1"]
         theirs, ours = (mean_per_update(turns[name]["turns"], "tokens") for name in ("joeynmt", "ours"))
         padding = 1 - theirs / mean_per_update(turns["joeynmt"]["turns"], "padded_tokens")
         lines.append(UNSORTED.format(theirs=theirs, ours=ours, padding=padding))
-    return "\n".join(fill(f"- {line}", 120, subsequent_indent="  ", break_on_hyphens=False) for line in lines)
+    return lines
 
 
 def mean_per_update(turns: Sequence[dict[str, Any]], count: str) -> float:

@@ -1,16 +1,16 @@
-"""Shared code of the scripts that make a page of a benchmark's figures: the argument, reading and escaping."""
+"""Shared code of the scripts that make a page of a benchmark's figures: the argument, reading, escaping, commits."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from seq2seq_attn.errors import UserError, reports_user_errors
-from seq2seq_attn.markdown import literal
+from seq2seq_attn.markdown import code, literal
 
 WAY_OUT = "use the .json file that the benchmark wrote next to its page"
 
@@ -46,3 +46,12 @@ def read_figures(file: Path, key: str) -> dict[str, Any]:
 def shown(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values for a page's format string: strings escaped for Markdown, others unchanged."""
     return {key: literal(value) if isinstance(value, str) else value for key, value in values.items()}
+
+
+def commit_text(commits: Sequence[str | None]) -> str:
+    """Return the commits of figures, None where it is not recorded; one of changed files keeps the word for it."""
+    known = sorted({commit for commit in commits if commit})
+    if not known:
+        return "commit not recorded"
+    text = f"commit{'s' * (len(known) > 1)} {', '.join(code(commit[:8] + commit[40:]) for commit in known)}"
+    return text if all(commits) else f"{text}, of some figures not recorded"

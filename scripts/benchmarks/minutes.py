@@ -145,19 +145,19 @@ def read_results(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def check_settings(programs: dict[str, Any], options: argparse.Namespace) -> None:
-    """Check that the runs of a program that gets further ones have its settings of today, and are of this machine.
+    """Check that no page gets runs of two machines, and that those of a program with new ones have today's settings.
 
     Raises:
-        UserError: if one has others, whose mean with new runs would be of two trainings.
+        UserError: if new runs would be compared by minutes with those of another machine, or averaged with those of
+            other settings.
     """
-    for name in options.programs:
+    lacking = [
+        name for name in options.programs if any(str(seed) not in programs.get(name, {}) for seed in options.seeds)
+    ]
+    if lacking:
+        check_machine(programs, options.output)
+    for name in lacking:
         runs = programs.get(name, {})
-        if all(str(seed) in runs for seed in options.seeds):
-            continue
-        for run in runs.values():
-            if run["machine"] != machine():
-                was = ", torch ".join(run["machine"].values())
-                raise UserError(f"{options.output} has runs of {name} on {was}; give another --output for this machine")
         if name == OURS:
             continue
         batch_tokens = composed(overrides(options)).batch_tokens * PEERS[name].batch_factor
@@ -169,6 +169,14 @@ def check_settings(programs: dict[str, Any], options: argparse.Namespace) -> Non
                 raise UserError(
                     f"{options.output} has runs of {name} with {key} {was}, not {value}; give another --output"
                 )
+
+
+def check_machine(programs: dict[str, Any], output: Path) -> None:
+    for name, runs in programs.items():
+        for run in runs.values():
+            if run["machine"] != machine():
+                was = ", torch ".join(run["machine"].values())
+                raise UserError(f"{output} has runs of {name} on {was}; give another --output for this machine")
 
 
 def machine() -> dict[str, str]:

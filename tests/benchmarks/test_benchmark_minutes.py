@@ -169,6 +169,46 @@ def test_runs_with_other_batches_or_of_another_machine_get_no_further_seeds(
     assert sentence in capsys.readouterr().err
 
 
+def test_programs_of_two_machines_are_not_put_on_one_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(script, "trained", lambda *_: {**ended(30.0), "settings": SETTINGS})
+    script.main(typed_in(tmp_path, "--programs", "ours", "--seeds", "1"))
+    monkeypatch.setattr(script, "machine", lambda: {"processor": "another", "torch": "2.0"})
+    with pytest.raises(SystemExit, match=r"^2$"):
+        script.main(typed_in(tmp_path, "--programs", "joeynmt_rnn", "--seeds", "1"))
+    assert "has runs of ours on " in capsys.readouterr().err
+    script.main(typed_in(tmp_path, "--programs", "ours", "--seeds", "1"))  # nothing new: the page is written
+
+
+def test_a_page_says_which_program_has_which_machine_and_describes_no_other_program(tmp_path: Path) -> None:
+    one, other = {"processor": "A", "torch": "2"}, {"processor": "A, family 1 model 2", "torch": "2"}
+    figures = json.loads(script.OUTPUT.with_name("tatoeba_minutes_bahdanau.json").read_text(encoding="utf-8"))
+    (ours,) = figures["programs"]["ours"].values()
+    for programs, said, unsaid in (
+        ({"ours": {"1": ours | {"machine": one}}}, "A (family and model not recorded), torch 2; commit not", "JoeyNMT"),
+        (
+            {
+                "ours": {"1": ours | {"machine": one}},
+                "opennmt_rnn": {"1": {**ours, "settings": SETTINGS, "machine": other, "commit": "c" * 40}},
+            },
+            "that of ours, recurrent: its minutes, and what it reached in them, are not comparable",
+            "JoeyNMT's",
+        ),
+    ):
+        (tmp_path / "figures.json").write_text(json.dumps(figures | {"programs": programs}), encoding="utf-8")
+        text = " ".join(draw(tmp_path / "figures.json").read_text(encoding="utf-8").split())
+        assert said in text
+        assert unsaid not in text.replace("Not trained yet: JoeyNMT 2.3, recurrent; JoeyNMT 2.3, Transformer", "")
+    assert "A, family 1 model 2, torch 2; commit `cccccccc`." in text
+
+
+def test_the_committed_pages_have_different_titles() -> None:
+    pages = script.OUTPUT.parent.glob("tatoeba_minutes*.md")
+    titles = [page.read_text(encoding="utf-8").partition("\n")[0] for page in pages]
+    assert len(set(titles)) == len(titles) == 3
+
+
 def test_the_early_figure_is_at_a_time_that_all_reach() -> None:
     short = ended(40.0) | {"curve": [{"minutes": 11.8, "updates": 9, "bleu": 7.0}]}
     long = ended(41.0) | {"curve": [
