@@ -21,7 +21,16 @@ from typing import Any, NamedTuple
 
 from matplotlib.figure import Figure
 
-from scripts.benchmarks.home_runs import MEASURES, ROOT, ROWS, devices, read_rows, rows_of, short_commits, write_rows
+from scripts.benchmarks.home_runs import (
+    MEASURES,
+    ROOT,
+    ROWS,
+    commits_and_processors,
+    devices,
+    read_rows,
+    rows_of,
+    write_rows,
+)
 from scripts.benchmarks.homes import add_restore, add_run, alone, failures, run_jobs, timed_training, trained_row
 from scripts.benchmarks.processor import processor
 from scripts.benchmarks.write_aligning_page import table
@@ -292,7 +301,7 @@ def page_text(rows: Sequence[dict[str, Any]], measures: Sequence[dict[str, Any]]
         minutes=lengths_table(dict.fromkeys(seconds, "–") | {key: f"{m:.1f}" for key, m in until.items()}),
         usual=USUAL,
         processors="; ".join(sorted(set(processors.values()))) or "–",
-        commits=short_commits(rows),
+        commits=commits_and_processors(rows),
         devices=devices(rows),
         example=f"python train.py {' '.join(command(Run('sparse', LENGTHS[-1]), Path('RUNS')))}",
         name=name,

@@ -295,10 +295,12 @@ def unpack(text: str) -> Int[np.ndarray, "sentences counts"]:
     return counts
 
 
-def short_commits(rows: Iterable[dict[str, Any]]) -> str:
-    """Return the commits of rows; one whose files had been changed keeps the word that says so."""
-    commits = {str(row["commit"]) for row in rows if "refused" not in row}
-    return ", ".join(code(commit[:8] + commit[40:]) for commit in sorted(commits))
+def commits_and_processors(rows: Iterable[dict[str, Any]]) -> str:
+    """Return the commits of rows, with the word of one whose files had been changed, and what a CPU's rows lack."""
+    trained = [row for row in rows if "refused" not in row]
+    commits = ", ".join(code(commit[:8] + commit[40:]) for commit in sorted({str(row["commit"]) for row in trained}))
+    on_cpu = any(row.get("device", CPU) == CPU for row in trained)
+    return f"{commits}; processor not recorded" if on_cpu else commits  # which no row has
 
 
 def devices(rows: Iterable[dict[str, Any]]) -> str:

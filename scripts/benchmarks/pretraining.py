@@ -17,7 +17,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from scripts.benchmarks.home_runs import ROOT, ROWS, SEEDS, forget_lost, read_rows, rows_of, short_commits, unfinished
+from scripts.benchmarks.home_runs import (
+    ROOT,
+    ROWS,
+    SEEDS,
+    commits_and_processors,
+    forget_lost,
+    read_rows,
+    rows_of,
+    unfinished,
+)
 from scripts.benchmarks.homes import add_restore, add_run, alone, cut_captions, failures, run_jobs, trained_row
 from scripts.benchmarks.write_aligning_page import table
 from scripts.benchmarks.write_homes_page import minus, spread
@@ -208,7 +217,7 @@ def write_page(options: argparse.Namespace) -> None:
         finished=len(rows),
         all=len(parents()) + len(children()),
         signature=", ".join(code(one) for one in sorted({row["bleu_signature"] for row in scored})),
-        commits=short_commits(rows),
+        commits=commits_and_processors(rows),
         timed=len(minutes),
         hours=sum(minutes) / 60,
         commands="\n".join(commands),

@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import torch
 from torchmetrics.functional.regression import spearman_corrcoef
 
-from scripts.benchmarks.home_runs import CPU, ROOT, ROWS, SEEDS, devices, rows_of, short_commits
+from scripts.benchmarks.home_runs import CPU, ROOT, ROWS, SEEDS, commits_and_processors, devices, rows_of
 from scripts.benchmarks.homes import add_run, alone, failures, restore, run_jobs, trained_row
 from scripts.benchmarks.pretraining import signed
 from scripts.benchmarks.write_aligning_page import table
@@ -420,7 +420,7 @@ def page_text(name: str, rows: Sequence[dict[str, Any]], page: str) -> str:
         all=len(planned(name)),
         left_out=LEFT_OUT.format(runs=described(others)).rstrip() if others else "",
         ranks="".join(rank_lines(plan, rows)),
-        commits=short_commits(rows),
+        commits=commits_and_processors(rows),
         devices=devices(rows),
         updates=span([row["updates"] for row in rows]),
         few=FEW.format(seeds=len(SEEDS)) if "†" in scores else "",

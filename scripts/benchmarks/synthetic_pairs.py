@@ -22,7 +22,16 @@ from typing import Any, NamedTuple
 
 from filelock import FileLock
 
-from scripts.benchmarks.home_runs import ROOT, ROWS, SEEDS, forget_lost, read_rows, rows_of, short_commits, unfinished
+from scripts.benchmarks.home_runs import (
+    ROOT,
+    ROWS,
+    SEEDS,
+    commits_and_processors,
+    forget_lost,
+    read_rows,
+    rows_of,
+    unfinished,
+)
 from scripts.benchmarks.homes import add_restore, add_run, alone, failures, run_jobs, trained_row
 from scripts.benchmarks.seeds import Plan, score_table
 from seq2seq_attn.data.reading import read_lines
@@ -316,7 +325,7 @@ def write_page(options: argparse.Namespace) -> None:
         all=sum(map(len, stages())),
         reverse=f"The models of French to English have {', '.join(f'{bleu:.1f}' for bleu in reverse) or 'no'} BLEU.",
         signature=", ".join(code(one) for one in sorted({row["bleu_signature"] for row in scored})),
-        commits=short_commits(rows),
+        commits=commits_and_processors(rows),
         commands="\n".join(shlex.join(["python", program, *act(example, Path("RUNS"))]) for program, act in commands),
         name=page.stem,
     )

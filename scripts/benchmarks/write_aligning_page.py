@@ -12,7 +12,7 @@ from textwrap import fill
 from typing import Any
 
 from scripts.benchmarks.draw_aligning import Rates, draw_rates
-from scripts.benchmarks.home_runs import short_commits
+from scripts.benchmarks.home_runs import commits_and_processors
 from scripts.benchmarks.write_homes_page import spread
 from seq2seq_attn.alignment.gold import AlignedPair, agreement
 from seq2seq_attn.alignment.symmetrize import METHODS, symmetrize
@@ -250,7 +250,7 @@ def table(lines: Sequence[Sequence[str]]) -> str:
 
 
 def end(plan: str, page: Path, rows: Rows) -> str:
-    return END.format(plan=plan, commits=short_commits(rows), name=page.stem)
+    return END.format(plan=plan, commits=commits_and_processors(rows), name=page.stem)
 
 
 def write(page: Path, text: str, figures: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from math import comb
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -18,10 +19,10 @@ from scripts.benchmarks.home_runs import (
     ROWS,
     SEEDS,
     Job,
+    commits_and_processors,
     presets,
     read_rows,
     rows_of,
-    short_commits,
 )
 from scripts.benchmarks.home_tables import Row, Table, judged, table_of
 from seq2seq_attn.errors import UserError
@@ -46,8 +47,10 @@ test_2016_flickr with greedy search and the weights that were best in validation
 
 - Only rows of {seeds} seeds are judged: **better** or **worse** than the home's usual attention if the difference is
   significant over sentences (paired bootstrap, Koehn 2004, at least {resamples:,} test sets, p < 0.05 after Holm's
-  correction for the rows of the table) and all seeds of the one are above all seeds of the other. ± is the standard
-  deviation over seeds.
+  correction for the rows of the table) and all seeds of the one are above all seeds of the other. Of two equally good
+  attentions, all {seeds} seeds of one are above all {seeds} of the other in one of {chance} cases, and no correction is
+  made for that; read a verdict whose ± overlap as a hint. ± is the standard deviation over seeds.
+- The runs of a home differ in the attention, the width and the seed alone; no learning rate was tuned for an attention.
 - ¹ The row has fewer seeds: the spread between seeds is unknown, and the row is neither better nor worse than another.
 - 95 %: the interval of the difference over the resampled test sets, of the mean over seeds.
 - The width in the last column makes the models equally large; the percentage is the difference that remains from the
@@ -81,7 +84,7 @@ SECTION = """\
 ## {title}
 
 {command}, seed {seeds}; `data.path=` is a folder of the captions with the first {captions:,} training pairs. {finished}
-of {all} attentions have finished.
+of {all} attentions have finished{refused}.
 
 {table}
 {maps}"""
@@ -140,14 +143,22 @@ def text_of(
         epochs=EPOCHS,
         runs=len(runs),
         seeds=len(SEEDS),
+        chance=comb(2 * len(SEEDS), len(SEEDS)) // 2,
         resamples=resamples,
         signature=", ".join(code(signature) for signature in sorted({row["bleu_signature"] for row in runs})),
-        commits=short_commits(runs),
+        commits=commits_and_processors(runs),
         name=name,
         first_seed=SEEDS[0],
         sections="\n".join(section(table, finished, measures, maps.get(table.name, "")) for table in tables),
-        processors="; ".join(sorted({row["processor"] for row in measures if "processor" in row})) or "none yet",
+        processors=processors(measures),
     )
+
+
+def processors(measures: Sequence[dict[str, Any]]) -> str:
+    """Return the processors of the rows whose speed was measured."""
+    timed = [row.get("processor") for row in measures if "tokens_per_second" in row or "processor" in row]
+    known = "; ".join(sorted({name for name in timed if name}))
+    return known + ("; of some rows not recorded" if known and not all(timed) else "") or "not recorded"
 
 
 def section(table: Table, finished: Sequence[dict[str, Any]], measures: Sequence[dict[str, Any]], maps: str) -> str:
@@ -157,6 +168,7 @@ def section(table: Table, finished: Sequence[dict[str, Any]], measures: Sequence
         if row["home"] == table.name:
             figures.setdefault(row["preset"], []).append(row)
     width = home.widths[-1].rpartition(".")[2]
+    seeds = sorted({seed["seed"] for row in table.rows for seed in row.seeds}) or [SEEDS[0]]
     titles = [
         "attention",
         "seeds",
@@ -186,9 +198,10 @@ def section(table: Table, finished: Sequence[dict[str, Any]], measures: Sequence
                 ]
             )
         ),
-        seeds="1" if all(len(row.seeds) == 1 for row in table.rows) else f"{SEEDS[0]} to {SEEDS[-1]}",
+        seeds=str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}",
         captions=CAPTIONS,
-        finished=len(table.rows) + len(table.refused),
+        finished=len(table.rows),
+        refused=f"; the model refuses {len(table.refused)}" if table.refused else "",
         all=len(home.only or presets()),
         table="\n".join(f"| {' | '.join(line)} |" for line in lines),
         maps=maps,
