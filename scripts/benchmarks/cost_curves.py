@@ -39,7 +39,7 @@ from torch import Tensor
 
 from scripts import conf_files
 from scripts.benchmarks.attention import fastest, peak
-from scripts.benchmarks.figures_file import read_figures
+from scripts.benchmarks.figures_file import commit_text, read_figures
 from scripts.benchmarks.presets import presets
 from scripts.benchmarks.processor import processor
 from seq2seq_attn.attention.build import build_attention, compose_factory
@@ -66,7 +66,7 @@ takes more than {timeout:g} s is "too slow". Tables of positions have n position
 {notes}
 {sections}
 
-Made by {commands}{commits}.
+Made by {commands}; {commits}.
 
 The file of figures is only extended on the processor and with the torch version that measured it; elsewhere, give
 another file by `--output FILE.json`.
@@ -77,6 +77,14 @@ IRREGULAR = """
 longest length that fits into memory this may be growth near its limit; elsewhere other load may have disturbed one of
 the two figures, which should be measured again before anything is concluded from them.
 """
+KEYS = """
+Patterns have the options of their presets, so they see different numbers of keys: compare them only in view of these.
+The options are those of the presets when this page was written; the keys are those of a row in the middle of a
+sequence, mean of {middle} rows.
+
+{table}
+"""
+MIDDLE = 64  # rows in the middle of a sequence, whose keys are counted
 
 
 class Row(NamedTuple):
@@ -325,7 +333,7 @@ def draw(figures: Figures, output: Path) -> Path:
         notes=notes(figures, families, refused, rows),
         sections="\n".join(sections).rstrip(),
         commands=" and ".join(f"`{one}`" for one in figures.commands),
-        commits="".join(f", commit {one[:8]}{one[40:]}" for one in figures.commits),
+        commits=commit_text(figures.commits),
     )
     page.write_text(text, encoding="utf-8")
     return page
@@ -349,8 +357,11 @@ def notes(figures: Figures, families: dict[str, str], refused: dict[str, str], r
             text += f" Not measured yet: {', '.join(lacking)}."
         lines.append(text)
     lines += [figures.about["note"]] if figures.about.get("note") else []
-    lines.append(weights_note(dict.fromkeys(row.preset for row in rows if not row.outcome), figures.about))
+    measured = [row for row in rows if not row.outcome]
+    lines.append(weights_note(dict.fromkeys(row.preset for row in measured), figures.about))
     text = "".join(f"\n{fill(line, 120, break_on_hyphens=False, break_long_words=False)}\n" for line in lines if line)
+    sizes = argparse.Namespace(width=figures.about["width"], heads=figures.about["heads"])
+    text += keys_text([(row.preset, row.length) for row in measured], sizes)
     if any(irregular([row for row in rows if row.case[1:3] == key]) for key in {row.case[1:3] for row in rows}):
         text += IRREGULAR.format(least=GROWTH[0], most=GROWTH[1])
     return text
@@ -376,6 +387,45 @@ def weights_note(names: Iterable[str], about: dict[str, Any]) -> str:
         "projections, whose products are part of its time. Without position tables, these presets have fewer weights: "
         f"{groups}."
     )
+
+
+def keys_text(measured: Sequence[tuple[str, int]], sizes: argparse.Namespace) -> str:
+    """Return a table of how many keys a row of each measured pattern sees, or nothing if none was measured.
+
+    Args:
+        measured: presets and lengths.
+        sizes: `width` and `heads` of the layers.
+    """
+    names = [name for name in dict.fromkeys(name for name, _ in measured) if family(name) == "patterns"]
+    if not names:
+        return ""
+    lengths = sorted({length for _, length in measured})
+    lengths = [lengths[0], lengths[-1]] if len(lengths) > 1 else lengths
+    lines = [["pattern", "options", *(f"keys, n = {length:,}" for length in lengths)], [":--", ":--"]]
+    lines[1] += ["--:"] * len(lengths)
+    for name in sorted(names):
+        shown = ", ".join(f"{key} = {value}" for key, value in own_options(name).items())
+        lines.append([f"`{name}`", shown, *(keys_of_a_row(name, length, sizes) for length in lengths)])
+    return KEYS.format(middle=MIDDLE, table="\n".join(f"| {' | '.join(line)} |" for line in lines))
+
+
+def own_options(preset: str) -> dict[str, Any]:
+    """Return the numbers of a preset's pattern; of several patterns those of the first, which the one layer has."""
+    pattern = compose_factory(preset).keywords["pattern"]
+    while "patterns" in pattern.keywords:
+        pattern = next(iter(pattern.keywords["patterns"].values()))
+    numbers = {key: value for key, value in pattern.keywords.items() if key not in ("length_ratio", "seed")}
+    return {key: [list(pair) for pair in value] if key == "segments" else value for key, value in numbers.items()}
+
+
+def keys_of_a_row(preset: str, length: int, sizes: argparse.Namespace) -> str:
+    """Return how many keys a row in the middle of a sequence sees."""
+    pattern = build(preset, 1, sizes).attention.pattern
+    if pattern.selects:
+        return "by content"
+    start = max(0, (length - MIDDLE) // 2)
+    rows = torch.arange(start, min(length, start + MIDDLE))
+    return f"{pattern.allowed(rows[None], torch.arange(length)).sum(-1).double().mean():,.0f}"
 
 
 def irregular(rows: Iterable[Row]) -> set[tuple[str, int]]:

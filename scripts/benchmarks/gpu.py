@@ -23,8 +23,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import NullLocator, ScalarFormatter
 
 from scripts.benchmarks.attention import fastest, peak
-from scripts.benchmarks.cost_curves import FAMILIES, REFERENCE, build, family, step
-from scripts.benchmarks.figures_file import read_figures
+from scripts.benchmarks.cost_curves import FAMILIES, REFERENCE, build, family, keys_text, step
+from scripts.benchmarks.figures_file import commit_text, read_figures
 from scripts.benchmarks.presets import presets
 from scripts.benchmarks.training import ROOT
 from scripts.benchmarks.write_aligning_page import table
@@ -42,7 +42,7 @@ CASE = ("preset", "dtype", "length")
 PAGE = """\
 # On a GPU
 
-Measured on one {device}, torch {torch}, Python {python}.{commits}
+Measured on one {device}, torch {torch}, Python {python}; {commits}.
 {sections}
 Made by these commands (on another GPU or with another torch, give `--output FILE.json`):
 
@@ -63,7 +63,7 @@ and therefore hold more, but up to a few hundred positions by PyTorch's fused at
 ![Time of a step by length, {dtype}]({plot})
 
 {table}
-"""
+{keys}"""
 
 
 @reports_user_errors
@@ -160,13 +160,18 @@ def page_text(figures: dict[str, Any], output: Path) -> str:
     sections = "".join(
         SECTION.format(
             positions=about["positions"], width=WIDTH, heads=HEADS, dtype=dtype,
-            plot=plot_file(output, dtype).name, table=layer_table(rows),
+            plot=plot_file(output, dtype).name, table=layer_table(rows), keys=keys(rows),
         )
         for dtype, rows in by_dtype(figures).items()
     )  # fmt: skip
-    commits = sorted({row["commit"] for row in figures["rows"] if row.get("commit")})
-    named = f" Commits: {', '.join(code(commit[:8] + commit[40:]) for commit in commits)}." if commits else ""
-    return PAGE.format(**about, commits=named, sections=sections, commands="\n".join(figures["commands"]))
+    commits = commit_text([row.get("commit") for row in figures["rows"]])
+    return PAGE.format(**about, commits=commits, sections=sections, commands="\n".join(figures["commands"]))
+
+
+def keys(rows: Sequence[dict[str, Any]]) -> str:
+    """Return the table of the keys that a row of each measured pattern sees."""
+    measured = [(row["preset"], row["length"]) for row in rows if "seconds" in row]
+    return keys_text(measured, argparse.Namespace(width=WIDTH, heads=HEADS))
 
 
 def plot(rows: Sequence[dict[str, Any]], file: Path) -> None:
@@ -198,7 +203,7 @@ def layer_table(rows: Sequence[dict[str, Any]]) -> str:
     names = sorted({row["preset"] for row in rows}, key=lambda name: (FAMILIES.index(family(name)), name))
     lines = [["family", "attention", *(f"n = {length:,}" for length in lengths)]]
     for name in names:
-        lines.append([family(name), code(name), *(cells.get((name, length), "") for length in lengths)])
+        lines.append([family(name), code(name), *(cells.get((name, length), "not measured") for length in lengths)])
     return table(lines)
 
 

@@ -89,7 +89,7 @@ def test_rows_are_written_and_drawn_and_measured_once(processes: list[list[str]]
     assert all(row.seconds > 0 and row.memory > 16 * 16 * 4 for row in rows if not row.outcome)
     page = output.with_suffix(".md").read_text(encoding="utf-8")
     assert json.loads(output.read_bytes())["commits"] == ["0123456789"]
-    assert ", commit 01234567." in page
+    assert "; commit `01234567`." in page
     assert "The tables have 2 of the " in page
     assert page.count("| scores | `none` |") == 2
     assert page.count("out of memory | out of memory |") == 2
@@ -136,6 +136,21 @@ def test_a_page_names_the_command_that_measured_it(monkeypatch: pytest.MonkeyPat
     assert command == f"{usual} --families 'feature maps' patterns --threads 1 2 --output long.json"
     for file, shown in ((script.ROOT / "docs/long.json", "docs/long.json"), (tmp_path / "long.json", "long.json")):
         assert script.command(script.parse(["--output", str(file)])) == f"{usual} --output {shown}"
+
+
+def test_a_page_says_how_many_keys_a_row_of_each_pattern_sees() -> None:
+    sizes = script.argparse.Namespace(width=16, heads=8)
+    names = ("multihead", "sparse", "local", "alternating", "lsh")
+    text = script.keys_text([(name, length) for name in names for length in (128, 256)], sizes)
+    assert "| pattern | options | keys, n = 128 | keys, n = 256 |" in text
+    assert "| `local` | k = 10 | 21 | 21 |" in text
+    assert "| `alternating` | k = 10 | 21 | 21 |" in text
+    assert "| `lsh` | num_buckets = 8, num_rounds = 4 | by content | by content |" in text
+    assert "multihead" not in text
+    assert (
+        script.keys_of_a_row("sparse", 4096, sizes) == "1,030"
+    )  # each fourth, and the 6 others up to 4 positions away
+    assert script.keys_text([("multihead", 64)], sizes) == ""
 
 
 def rows_of(*figures: tuple[str, int, float]) -> list[script.Row]:
