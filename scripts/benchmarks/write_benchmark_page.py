@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator, ScalarFormatter
 
-from scripts.benchmarks.figures_file import read_figures, shown
+from scripts.benchmarks.figures_file import commit_text, read_figures, shown
 from seq2seq_attn.errors import reports_user_errors
 from seq2seq_attn.markdown import code, literal
 
@@ -33,6 +33,12 @@ TARGETS = [
 LENGTHS_OF_OTHERS = (1024, 4096, 16384)
 STEEPEST = {"local": 1.15, "atrous": 1.8, "sparse": 1.4}  # largest exponents allowed
 # Introductions of the sections of attention_layers.py; × is the time of the reference divided by that of the pattern.
+REQUIRED = {  # × that a row of a section of attention_layers.py needs, by way; the layer's attention alone has no goal
+    "layer": {"local": 2.37, "atrous": 2.37, "sparse": 2.2},
+    "half_padding": 1.67,
+    "ragged": 0.95,
+}
+LIBRARY = ("lucidrains", 4096, 1.6, 0.4)  # name, positions, least × and largest share of its memory
 IN_MODELS = {
     "layer": "A Transformer layer of width 512, forward and backward, k = 32, compared with `multihead`. Required: "
     "2.37 for local and atrous, 2.2 for sparse. The attention core takes 120 of the dense layer's 197 GFLOP; if all "
@@ -56,7 +62,7 @@ All implementations of a case took turns in one process, and the fastest turn of
 above 1 is faster. Memory is the peak allocation beyond the inputs, in units of the query tensor (q). What is *required*
 or *desired* are goals that we set before the work.
 
-Arguments for the core: {arguments}{note}{machine}
+Arguments for the core: {arguments}{note} {machine}
 """
 LINES: dict[str, dict[str, Any]] = {
     "full": {"color": "black", "linestyle": "-", "marker": "o"},
@@ -102,14 +108,13 @@ def main() -> None:
     runs = [Run(*row) for row in rows]
     dense = {run.case: run.seconds for run in runs if run.way == "full"}
     runs = [run._replace(ratio=dense.get(run.case, math.nan) / run.seconds) for run in runs]
-    known = [f"processor {literal(about['processor'])}"] if about.get("processor") else []
-    known += [f"commit {code(about['commit'][:8] + about['commit'][40:])}"] if about.get("commit") else []
-    machine = f" Measured with {', '.join(known)}." if known else ""
+    machine = f"The core: {origin(about)}."
     text = TEXT.format(**shown({"note": "."} | about) | {"arguments": code(about["arguments"]), "machine": machine})
-    lines = [text, *glance(runs), *growth(runs), *memory(runs)]
     layers = options.folder / "attention_layers.json"
-    if layers.exists():
-        lines += in_models(*read(layers))
+    about_layers, figures = read(layers) if layers.exists() else ({}, [])
+    lines = [text, *glance(runs), *others_at_a_glance(runs, figures), *growth(runs), *memory(runs)]
+    if figures:
+        lines += in_models(about_layers, figures)
     lines += [*drawn(runs, options.folder), *dispatch(runs), *libraries(runs), *by_length(runs)]
     page = options.folder / "attention.md"
     page.write_text("\n".join(lines).rstrip() + "\n", encoding="utf-8")
@@ -120,6 +125,12 @@ def read(file: Path) -> tuple[dict[str, Any], list[list[Any]]]:
     content = read_figures(file, "figures")
     names = [[literal(cell) if isinstance(cell, str) else cell for cell in row] for row in content["figures"]]
     return content["about"], names
+
+
+def origin(about: dict[str, Any]) -> str:
+    """Return the processor and the commit of figures, or that they were not recorded."""
+    processor = about.get("processor")
+    return f"processor {literal(processor) if processor else 'not recorded'}, {commit_text([about.get('commit')])}"
 
 
 def where(runs: Iterable[Run], **wanted: Any) -> list[Run]:
@@ -164,6 +175,33 @@ def glance(runs: list[Run]) -> Iterator[str]:
     )
 
 
+def others_at_a_glance(runs: list[Run], figures: list[list[Any]]) -> Iterator[str]:
+    """Yield how many cases of the other goals are met, whose tables are below."""
+    counted = []
+    for section, title in (("half_padding", "a batch with padding"), ("ragged", "the core chosen by default")):
+        met = [verdict(ratio, required(section, case, way)) for case, way, ratio in speedups(section, figures)]
+        if met:
+            counted.append(f"{title}: {met.count('no')} of {len(met)}")
+    met = [row[-1] for row in library_rows(runs) if row[-1] in ("yes", "no")]
+    if met:
+        counted.append(f"{LIBRARY[0]}' local-attention at {LIBRARY[1]} positions: {met.count('no')} of {len(met)}")
+    if counted:
+        yield f"Cases that miss the other goals, whose tables are below: {'; '.join(counted)}.\n"
+
+
+def speedups(section: str, figures: list[list[Any]]) -> list[tuple[str, str, float]]:
+    """Return the cases, ways and ratios of a section of attention_layers.py."""
+    return [(case, way, dense / seconds) for name, case, way, seconds, dense in figures if name == section]
+
+
+def required(section: str, case: str, way: str) -> float:
+    """Return the least ratio that is a goal; NaN where there is none."""
+    if case.endswith("alone"):
+        return math.nan
+    least = REQUIRED.get(section, math.nan)
+    return least.get(way, math.nan) if isinstance(least, dict) else least
+
+
 def growth(runs: list[Run]) -> Iterator[str]:
     yield "Forward and backward from 1024 to 8192 positions: the time grows with the length to the power of\n"
     most = max(run.threads for run in runs)
@@ -199,13 +237,30 @@ def memory(runs: list[Run]) -> Iterator[str]:
 def in_models(about: dict[str, Any], figures: list[list[Any]]) -> Iterator[str]:
     """Yield a table for each section, with a row for each case and a column for each way."""
     yield f"## In models and batches, threads: {about['threads']}\n"
+    yield f"{sentence(origin(about))}.\n"
     for section, text in IN_MODELS.items():
-        speedups = {(case, way): dense / seconds for name, case, way, seconds, dense in figures if name == section}
-        if speedups:
+        ratios = {(case, way): ratio for case, way, ratio in speedups(section, figures)}
+        if ratios:
             yield f"{text}\n"
-            cases, ways = (list(dict.fromkeys(names)) for names in zip(*speedups, strict=True))
-            rows = ((case, *(number(speedups[case, way], 2) for way in ways)) for case in cases)
-            yield from table(("case", *(f"{way}, ×" for way in ways)), rows)
+            cases, ways = (list(dict.fromkeys(names)) for names in zip(*ratios, strict=True))
+            digits = 3 if section in ("half_padding", "ragged") else 2  # their goals have two
+            rows = [[case, *(number(ratios[case, way], digits) for way in ways)] for case in cases]
+            head = ["case", *(f"{way}, ×" for way in ways)]
+            if section in REQUIRED:
+                head.append("met")
+                for row in rows:
+                    row.append(all_met(verdict(ratios[row[0], way], required(section, row[0], way)) for way in ways))
+            yield from table(head, rows)
+
+
+def all_met(verdicts: Iterable[str]) -> str:
+    """Return the verdict of a row: `no` if one of its cells is, `–` if none has a goal."""
+    found = set(verdicts)
+    return next((one for one in ("no", "yes") if one in found), "–")
+
+
+def sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
 
 
 def dispatch(runs: list[Run]) -> Iterator[str]:
@@ -218,7 +273,7 @@ def dispatch(runs: list[Run]) -> Iterator[str]:
     for length in sorted({run.length for run in chosen.values()}):
         of = [where(chosen.values(), length=length, pattern=name) for name in NAMES]
         least = [min((run.ratio for run in some), default=math.nan) for some in of]
-        rows.append((length, *(number(ratio, 2) for ratio in least), verdict(min(least), 0.95)))
+        rows.append((length, *(number(ratio, 3) for ratio in least), verdict(min(least), 0.95)))
     yield from table(("positions", *NAMES, "met"), rows)
     yield "Lengths from which blocks are chosen, and from which they are always the fastest (full, masked or blocks):\n"
     yield from table(("pattern", "k", "chosen from", "fastest from"), thresholds(runs))
@@ -239,19 +294,31 @@ def thresholds(runs: list[Run]) -> Iterator[tuple[Any, ...]]:
 
 def libraries(runs: list[Run]) -> Iterator[str]:
     most = max(run.threads for run in runs)
-    ours = {(run.pattern, *run.case): run for run in where(runs, way="blocks", k=K)}
+    name, length, least, share = LIBRARY
     yield "## Other libraries\n"
     yield f"k = {K}, threads: {most}; × is their time divided by ours. Required, compared with local-attention by"
-    yield "lucidrains at 4096 positions: at least 1.6, with at most 0.4 of its memory.\n"
+    yield f"{name} at {length} positions: at least {least}, with at most {share} of its memory.\n"
+    head = ("library", "pattern", "side", "passes", "positions", "×", "memory, ours / theirs", "met")
+    yield from table(head, library_rows(runs))
+
+
+def library_rows(runs: list[Run]) -> list[tuple[Any, ...]]:
+    """Return the rows of the other libraries, with a verdict where there is a goal."""
+    most = max(run.threads for run in runs)
+    ours = {(run.pattern, *run.case): run for run in where(runs, way="blocks", k=K)}
     rows = []
     for run in where(runs, threads=most):
         our_run = ours.get((run.pattern, *run.case))
         if run.way in ("lucidrains", "flex") and run.length in LENGTHS_OF_OTHERS and our_run is not None:
             share = our_run.memory / run.memory if our_run.memory and run.memory else math.nan
             passes = "both passes" if run.both else "forward"
-            ratio = number(run.seconds / our_run.seconds)
-            rows.append((run.way, run.pattern, side(run.causal), passes, run.length, ratio, number(share, 2)))
-    yield from table(("library", "pattern", "side", "passes", "positions", "×", "memory, ours / theirs"), rows)
+            ratio = run.seconds / our_run.seconds
+            met = "–"
+            if (run.way, run.length) == LIBRARY[:2]:
+                met = all_met([verdict(ratio, LIBRARY[2]), verdict(-share, -LIBRARY[3])])
+            shown_ratios = number(ratio), number(share, 2)
+            rows.append((run.way, run.pattern, side(run.causal), passes, run.length, *shown_ratios, met))
+    return rows
 
 
 def by_length(runs: list[Run]) -> Iterator[str]:

@@ -36,6 +36,24 @@ def test_blocks_are_chosen_behind_the_last_length_that_goes_dense() -> None:
     assert list(page.thresholds(runs)) == [("local", 32, 128, 256)]
 
 
+def test_a_row_of_a_section_is_met_if_all_its_cells_are() -> None:
+    cases = [
+        ("all", "local", 1.0, 1.7),
+        ("all", "sparse", 1.0, 1.68),
+        ("few", "local", 1.0, 1.7),
+        ("few", "sparse", 1.0, 1.6),
+    ]
+    figures = [["half_padding", *case] for case in cases] + [["training", "a step", "local", 1.0, 1.4]]
+    text = "\n".join(page.in_models({"threads": 2}, figures))
+    assert "Processor not recorded, commit not recorded." in text
+    assert "| all | 1.700 | 1.680 | yes |" in text
+    assert "| few | 1.700 | 1.600 | no |" in text
+    assert "| a step | 1.40 |\n" in text
+    assert "a batch with padding: 1 of 4" in next(page.others_at_a_glance([run("full", 64, 1.0)], figures))
+    assert math.isnan(page.required("layer", "4096 positions, its attention alone", "local"))
+    assert page.required("layer", "4096 positions", "sparse") == 2.2
+
+
 def test_the_page_shows_the_ratio_to_full_attention_and_its_plots(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -57,5 +75,7 @@ def test_the_page_shows_the_ratio_to_full_attention_and_its_plots(
     text = (tmp_path / "attention.md").read_text(encoding="utf-8")
     assert "| local, k = 32, both sides | 4096 | 20, 30 | 28.0 | yes |" in text
     assert "| local 32 | 6.25 |" in text
-    assert "| lucidrains | local | both sides | both passes | 4096 | 2.0 | 0.25 |" in text
+    assert "| lucidrains | local | both sides | both passes | 4096 | 2.0 | 0.25 | yes |" in text
+    assert "The core: processor not recorded, commit not recorded." in text
+    assert "whose tables are below: lucidrains' local-attention at 4096 positions: 0 of 1." in text
     assert (tmp_path / "attention_both_sides.png").stat().st_size > 1000
