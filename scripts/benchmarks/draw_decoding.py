@@ -9,8 +9,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from scripts.benchmarks.figures_file import draw_given, shown
-from seq2seq_attn.markdown import code
+from scripts.benchmarks.figures_file import commit_text, draw_given, shown
 
 JOEYNMT_TURNS = 2
 STEP_TURNS = 3  # at most; the fastest counts
@@ -31,7 +30,7 @@ TEXT = """\
 Multi30k test_2016_flickr, English to French: {sentences:,} sentences, from text to text, at most {most} tokens per
 translation. All programs have the same weights: one pre-norm Transformer of {layers} layers, width {dim}, {heads}
 heads, feed-forward width {ff_dim}, {tokens:,} tokens. Float32, {threads} threads, {processor}, torch {torch}, Python
-{python}.{commit} How the run with these weights was trained is not recorded.
+{python}; {commit}. How the run with these weights was trained is not recorded.
 
 Each program is a process of its own, since torch and CTranslate2 slow each other down in one. They take turns, whose
 number is in the tables. No turn is left out as a warm-up, so a single turn includes what only the first one takes. The
@@ -80,7 +79,7 @@ def draw(file: Path) -> Path:
             "step_table": step_table(steps),
             "steps": results["steps"],
             "step_turns": min(STEP_TURNS, results["options"]["turns"]),
-            "commit": f" Commit {code(results['commit'][:8])}." if results.get("commit") else "",
+            "commit": commit_text([results.get("commit")]),
             "name": file.stem,
             "arguments": arguments(results),
         }

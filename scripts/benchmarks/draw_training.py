@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from statistics import median
+from textwrap import fill
 from typing import Any
 
 from matplotlib.figure import Figure
 
-from scripts.benchmarks.figures_file import draw_given, shown
+from scripts.benchmarks.figures_file import commit_text, draw_given, shown
 from seq2seq_attn.markdown import code, literal
 
 NAMES = {
@@ -28,7 +29,7 @@ TEXT = """\
 Multi30k, English to French, with one vocabulary of {tokens:,} tokens and batches of about {batch_tokens:,} source and
 target tokens, padding included. The speed in tokens/s counts the tokens of both sides without padding. All embeddings
 are tied; dropout {dropout}, label smoothing {smoothing}, gradients clipped at {clip}, Adam; float32, {processor},
-torch {torch}, Python {python}.
+torch {torch}, Python {python}; {commit}.{note}
 
 - Every program is a process that waits for its turn. The programs run one after the other.
   The turns, after at least {warm_up} updates: {turns}.
@@ -45,7 +46,7 @@ torch {torch}, Python {python}.
 {notes}
 ![Tokens per second by program]({name}.png)
 
-Made by {commands}{commit}; to draw it again:
+Made by {commands}; to draw it again:
 `python -m scripts.benchmarks.draw_training docs/benchmarks/{name}.json`.{folder}
 """
 FOLDER = "`FOLDER` contains the captions of Multi30k."
@@ -78,7 +79,8 @@ def draw(file: Path) -> Path:
             "tokens": results["options"]["tokens"],
             "turns": turns_of(sizes),
             "commands": ", then ".join(map(code, results["commands"])),
-            "commit": f" at commit {code(results['commit'][:8])}" if results.get("commit") else "",
+            "commit": commit_text([results.get("commit")]),
+            "note": f"\n{fill(results['note'], 120, break_on_hyphens=False)}" if results.get("note") else "",
             "folder": f" {FOLDER}" if any("FOLDER" in command for command in results["commands"]) else "",
             "notes": "".join(f"- {note.format(padding=joeynmt)}\n" for name, note in NOTES.items() if name in measured),
         }

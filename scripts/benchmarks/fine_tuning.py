@@ -51,7 +51,7 @@ were best in validation.
 {table}
 
 Compared seed by seed, fine-tuning gains {over_parent} BLEU over the parent and {over_scratch} over training on
-the captions alone (mean ± standard deviation).
+the captions alone (mean ± standard deviation, of scores before rounding).
 
 Learning rates were chosen by the best validation BLEU with seed 1 and 1,000 captions:
 {chosen} The test set was not read for it. The model without a parent has a vocabulary of its own, of 2,000

@@ -419,7 +419,8 @@ Commit {commit}, {processor}, {cores} cores.
 ENCODE = """\
 Encoding {small:,} pairs by the preparation runs at {prepare_1:,.0f} sentences a second on one core and
 {prepare_2:,.0f} on two; sentencepiece's own encoder with as many threads, which writes nothing, at
-{sentencepiece_1:,.0f} and {sentencepiece_2:,.0f}. The ratios are {ratio_1:.2f} and {ratio_2:.2f}.
+{sentencepiece_1:,.0f} and {sentencepiece_2:,.0f}. The medians of the ratios of the rounds are {ratio_1:.2f} and
+{ratio_2:.2f} (the ratios of these medians are {of_medians_1:.2f} and {of_medians_2:.2f}).
 
 """
 PEER = """\
@@ -471,7 +472,9 @@ def page(figures: dict[str, Any]) -> str:
         small=SMALL,
         large=figures["pairs"],
         rows="\n".join(rows),
-        encode=ENCODE.format(small=SMALL, **figures["encode"]) if "encode" in figures else "",
+        encode=ENCODE.format(small=SMALL, **figures["encode"], **ratios_of_medians(figures["encode"]))
+        if "encode" in figures
+        else "",
         peer=PEER.format(pairs=KILLED, **figures["peer"]) if "peer" in figures else "",
         step=STEP.format(**figures["step"]) if "step" in figures else "",
         kill=KILL.format(
@@ -486,6 +489,10 @@ def page(figures: dict[str, Any]) -> str:
         processor=figures["processor"],
         cores=os.cpu_count(),
     )
+
+
+def ratios_of_medians(encode: dict[str, float]) -> dict[str, float]:
+    return {f"of_medians_{cores}": encode[f"prepare_{cores}"] / encode[f"sentencepiece_{cores}"] for cores in (1, 2)}
 
 
 def gigabytes(value: float) -> str:
