@@ -44,3 +44,17 @@ def test_the_file_of_a_benchmark_is_drawn(
     monkeypatch.setattr(sys, "argv", ["scripts/draw_it.py", str(file)])
     script.draw_given(None, "sizes", lambda given: given.with_suffix(".md"))
     assert capsys.readouterr().out == f"wrote {tmp_path / 'training.md'}\n"
+
+
+@pytest.mark.parametrize(
+    ("commits", "text"),
+    [
+        ([None, ""], "commit not recorded"),
+        ([], "commit not recorded"),
+        (["a" * 40, "a" * 40], "commit `aaaaaaaa`"),
+        (["b" * 40 + "-changed", "a" * 40], "commits `aaaaaaaa`, `bbbbbbbb-changed`"),
+        (["a" * 40, None], "commit `aaaaaaaa`, of some figures not recorded"),
+    ],
+)
+def test_a_commit_that_is_not_recorded_is_called_so(commits: list[str | None], text: str) -> None:
+    assert script.commit_text(commits) == text

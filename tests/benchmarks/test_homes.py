@@ -301,6 +301,7 @@ def test_a_row_of_one_seed_is_marked_and_never_called_better(tmp_path: Path) -> 
     assert {"41.5", "5,432"} <= set(cells["hard¹"])
     assert "| sparse | – | not taken: not \\| here |" in text
     assert "seed 1 to 3; " in text
+    assert "- Commits of the runs: `cccccccc`; processor not recorded\n" in text
     assert f"training pairs. 5\nof {len(options('attention'))} attentions have finished; the model refuses 1." in text
     assert "all 3 seeds of one are above all 3 of the other in one of 10 cases" in " ".join(text.split())
     assert page.with_suffix(".png").stat().st_size > 10_000
