@@ -425,7 +425,8 @@ def keys_of_a_row(preset: str, length: int, sizes: argparse.Namespace) -> str:
         return "by content"
     start = max(0, (length - MIDDLE) // 2)
     rows = torch.arange(start, min(length, start + MIDDLE))
-    return f"{pattern.allowed(rows[None], torch.arange(length)).sum(-1).double().mean():,.0f}"
+    centre = rows.double() if pattern.reads_query else rows  # predicted ones lie between two positions
+    return f"{pattern.allowed(centre[None], torch.arange(length)).sum(-1).double().mean():,.0f}"
 
 
 def irregular(rows: Iterable[Row]) -> set[tuple[str, int]]:

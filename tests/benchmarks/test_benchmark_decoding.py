@@ -144,7 +144,7 @@ def test_the_page_says_ratios_of_median_and_fastest_turns(tmp_path: Path) -> Non
     assert "| ours | 4.00 ms | 6.00 ms | 1.50 |" in rows
     assert "| plain cached loop | 5.00 ms | 4.00 ms | 10.00 ms | 2.50 |" in rows  # over the least, not the first
     assert "the fastest of 2 turns" in page
-    assert "Commit `abcdef01`." in page
+    assert "; commit `abcdef01`." in page
     assert "for their cost: 1 on each side" in page
     assert "](decoding.png)" in page
     assert (tmp_path / "decoding.png").stat().st_size > 1000

@@ -150,6 +150,7 @@ def test_a_page_says_how_many_keys_a_row_of_each_pattern_sees() -> None:
     assert (
         script.keys_of_a_row("sparse", 4096, sizes) == "1,030"
     )  # each fourth, and the 6 others up to 4 positions away
+    assert script.keys_of_a_row("local_p", 256, sizes) == "21"
     assert script.keys_text([("multihead", 64)], sizes) == ""
 
 
