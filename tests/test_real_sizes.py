@@ -97,7 +97,7 @@ def corpora(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pairs = (folder / "demo/train.tsv").read_text(encoding="utf-8")
     for name in ("pairs.tsv", "fra.txt", "cache/tatoeba/fra.txt"):
         (folder / name).write_text(pairs, encoding="utf-8")
-    for name in ("news.tsv", "web.tsv", "wmt14.tsv"):  # test sets
+    for name in ("news.tsv", "test.tsv", "web.tsv", "wmt14.tsv"):  # test sets
         (folder / name).write_text("".join(pairs.splitlines(True)[:20]), encoding="utf-8")
     rows = [json.dumps(dict(zip(("english", "french"), p.split("\t")[:2], strict=True))) for p in pairs.splitlines()]
     (folder / "pairs.jsonl").write_text("\n".join(rows), encoding="utf-8")

@@ -113,9 +113,9 @@ def test_subcommands_complete_by_their_words(
     ("line", "candidates"),
     [
         ("evaluate data=mul", ["data=multi30k", "data=multi30k_tok"]),
-        (f"train --config-dir {OWN} attention/score=la", ["attention/score=laplace"]),
-        (f"train --config-dir={OWN} attention/score=la", ["attention/score=laplace"]),
-        ("train attention/score=la", []),
+        (f"train --config-dir {OWN} attention/score=lap", ["attention/score=laplace"]),
+        (f"train --config-dir={OWN} attention/score=lap", ["attention/score=laplace"]),
+        ("train attention/score=lap", []),
         ("train --config-dir nowhere attention/score=scaled", ["attention/score=scaled_dot"]),
         ("train --config-dir ", []),
     ],
