@@ -87,11 +87,17 @@ SCENARIOS = {  # an epoch has 7 batches; what the run is of, where it dies in tu
         [("validation", 3), ("batch_start", 6), ("backward", 10)],
         [2, 6, 10],
     ),
+    "a recurrent model": (
+        [EVERY_TWO, "model=rnn", "trainer.max_epochs=2"],
+        [("backward", 5), ("batch_end", 11)],
+        [4, 10],
+    ),
 }
 
 
 FAST = (
     "within epochs, a validation and the test",
+    "a recurrent model",
 )  # the others draw from the same generators, and save the same state
 
 
