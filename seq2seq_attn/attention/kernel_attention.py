@@ -31,6 +31,7 @@ from seq2seq_attn.nn.named_tuple import with_fields
 from seq2seq_attn.nn.precision import at_least_float32
 from seq2seq_attn.nn.projections import query_key_projections
 
+SMALLEST = 1e4  # denominator, in units of the smallest normal number; those of positive features are greater
 CHUNK = 64  # positions of causal attention that are computed over all pairs
 
 
@@ -424,6 +425,7 @@ def causal_sums(
 
 
 def divide(sums: Float[Tensor, "*rows columns"]) -> Float[Tensor, "*rows others"]:
-    """Divide all columns by the last one; zeros where that is 0."""
+    """Divide all columns by the last one; zeros where that is 0, or so small that gradients would overflow."""
     denominator = sums[..., -1:]
-    return sums[..., :-1] / denominator.masked_fill(denominator == 0, 1.0)
+    nothing = denominator <= SMALLEST * torch.finfo(sums.dtype).tiny
+    return (sums[..., :-1] / denominator.masked_fill(nothing, 1.0)).masked_fill(nothing, 0.0)

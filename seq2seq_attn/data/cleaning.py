@@ -37,7 +37,9 @@ def text_options(data: Mapping[Any, Any]) -> dict[str, Any]:
 
     The other options choose the pairs to train on.
     """
-    cleaning = cleaning_options(data) or {}
+    cleaning = cleaning_options(data)
+    if not isinstance(cleaning, Mapping):  # that of a corpus of the user's own, or none
+        cleaning = {}
     return {name: cleaning.get(name, default) for name, default in OF_TEXT.items()}
 
 

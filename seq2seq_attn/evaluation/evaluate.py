@@ -294,11 +294,9 @@ def is_left_open(name: str, options: DictConfig) -> bool:
 def given_options(name: str, options: DictConfig) -> set[str]:
     """Return which options of a metric the command line names, or are other than in the file of the metric."""
     values: Any = OmegaConf.to_container(options)
-    differing = [
-        {option for option in values if values[option] != of_file.get(option)}
-        for _, of_file in metric_files(name)
-        if is_same(of_file, values)
-    ]
+    same = [(stem, of_file) for stem, of_file in metric_files(name) if is_same(of_file, values)]
+    own = [(stem, of_file) for stem, of_file in same if stem == name]  # other files of the metric give its options
+    differing = [{option for option in values if values[option] != of_file.get(option)} for _, of_file in own or same]
     words = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
     keys = {word.partition("=")[0].lstrip("+~") for word in words}
     # `${metric.rouge1.tokenize}` of rouge2 is as given as that of rouge1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Container
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -460,12 +461,13 @@ def warn_of_limits(limits: Any, datamodule: Any) -> None:
     longer = int((target > limits.most(source)).sum())
     if not is_first() or longer <= TOO_LONG * len(target):
         return
-    needed = ((target - limits.max_extra_length) / source).quantile(1 - TOO_LONG).item()
+    most = partial(torch.quantile, q=1 - TOO_LONG / 2, interpolation="higher")  # half of the share for each limit
+    relative, length = most((target - limits.max_extra_length) / source).item(), int(most(target.double()).item())
     options: dict[str, float] = {}
-    if needed > limits.max_relative_length:
-        options["max_relative_length"] = math.ceil(2 * needed) / 2
-    if (target > limits.max_length).sum() > TOO_LONG * len(target):
-        options["max_length"] = int(target.max())
+    if relative > limits.max_relative_length:
+        options["max_relative_length"] = math.ceil(2 * relative) / 2
+    if length > limits.max_length:
+        options["max_length"] = length
     log.warning(
         f"{longer:,} of {len(target):,} references of the validation set are longer than the search lets a translation "
         f"be, and such translations will be cut; set {' '.join(f'search.limits.{k}={v}' for k, v in options.items())}"

@@ -150,7 +150,9 @@ def store_data_options(config: dict[str, Any], chosen_cleaning: Override | None)
     is_one_sided = objective is not None or config["model"].get("encoder") is None
     names_pairs = objective is None and not (is_one_sided and len(set(languages.values())) == 1)
     is_own = chosen_cleaning is not None and chosen_cleaning.value() not in CLEANINGS
-    saved = {} if is_own else cleaning_options(data)
+    saved = cleaning_options(data)
+    if is_own or not isinstance(saved, dict):  # a corpus of the user's own may have none, or one of another kind
+        saved = {}
     cleaning = {name: saved[name] for name in OF_TEXT if isinstance(saved.get(name), bool)}
     for corpus in sorted(path.stem for path in (conf_directory() / "data").glob("*.yaml")):
         options: dict[str, Any] = {"cleaning": cleaning}

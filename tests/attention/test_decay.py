@@ -288,6 +288,24 @@ def test_gates_near_0_and_1_give_finite_contexts_and_gradients_in_float32(bias: 
 
 
 @pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("bias", [-15.0, -8.0])
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_features_of_0_under_gates_near_0_give_finite_gradients_in_float32(
+    bias: float, seed: int, causal: bool
+) -> None:
+    """Where relu features make the weight of a query's own key 0, the others have decayed to nearly 0."""
+    torch.manual_seed(seed)
+    attention = layer(preset="cosformer").float()
+    attention.decay.project.bias.data.fill_(bias)
+    attention.decay.project.weight.data.zero_()
+    x = torch.randn(8, 40, WIDTH, dtype=torch.float32, requires_grad=True)
+    for need_weights in (False, True):
+        found = attention.attend_self(x, causal=causal, need_weights=need_weights).context
+        for gradient in torch.autograd.grad(found.square().sum(), [x, *attention.parameters()]):
+            assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("causal", [True, False])
 def test_sums_over_thousands_of_tokens_stay_as_exact_as_float32(causal: bool) -> None:
     """Logarithms of nearly closed gates add up to -14 * 1,700, and those between the last keys and a query to -1."""
     attention, x = layer(), torch.randn(1, 2000, WIDTH)
@@ -356,8 +374,10 @@ def test_a_transformer_has_gates_in_each_layer() -> None:
     assert len({id(gate) for gate in gates}) == len(gates)
 
 
-@pytest.mark.parametrize("gate", [0.0, 1.0, -0.5])
+@pytest.mark.parametrize("gate", [0.0, 1.0, -0.5, 1e-8, 0.9999999])
 def test_a_gate_that_is_none_is_refused(gate: float) -> None:
-    sentence = rf"^attention\.decay\.initial_gate={gate}.* must be between 0 and 1; use 0\.9$"
+    sentence = (
+        rf"^attention\.decay\.initial_gate={gate}.* must be between 0 and 1, and not within 4e-7 of them; use 0\.9$"
+    )
     with pytest.raises(UserError, match=sentence):
         layer("gate", f"attention.decay.initial_gate={gate}")

@@ -147,3 +147,5 @@ def test_the_options_of_the_text_are_those_that_change_one() -> None:
     assert changing == OF_TEXT.keys()
     assert all(options[name] is value for name, value in OF_TEXT.items())
     assert text_options({"corpus": {"cleaning": {"lowercase": True, "max_words": 3}}}) == OF_TEXT | {"lowercase": True}
+    for data in ({}, {"cleaning": None}, {"cleaning": "moses"}, {"cleaning": True}):  # of a corpus of the user's own
+        assert text_options(data) == OF_TEXT

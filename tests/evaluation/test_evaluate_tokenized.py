@@ -106,6 +106,27 @@ def test_other_data_is_scored_with_the_options_of_the_run_but_those_that_are_giv
     assert chosen_metrics(rouge, "metric=[rouge]") == rouge
 
 
+def test_a_metric_file_of_the_users_own_is_chosen_with_its_options(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = {"_target_": "seq2seq_attn.metric.bleu.BLEU", "lowercase": False, "tokenize": "intl", "language": None}
+    (tmp_path / "metric").mkdir()
+    OmegaConf.save({"bleu": own}, tmp_path / "metric" / "bleu_intl.yaml")
+    sources = [SimpleNamespace(schema="file", path=str(tmp_path))]
+    command = SimpleNamespace(
+        overrides=SimpleNamespace(task=["metric=bleu_intl"]), runtime=SimpleNamespace(config_sources=sources)
+    )
+    monkeypatch.setattr(evaluation, "HydraConfig", SimpleNamespace(initialized=lambda: True, get=lambda: command))
+    given = evaluation.given_options("bleu", OmegaConf.create(own))
+    assert given == {"tokenize", "language"}  # unlike bleu.yaml
+    assert evaluation.given_options("rouge1", compose_metric("rouge").rouge1) == set()
+
+
+def compose_metric(name: str) -> Any:
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        return compose("evaluate", ["ckpt_path=any", "choices.data=null", f"metric=[{name}]"]).metric
+
+
 def test_the_defaults_that_a_run_gives_its_options_are_those_of_evaluate() -> None:
     with initialize_config_dir(str(CONF), version_base="1.3"):
         assert tuple(compose("evaluate", ["ckpt_path=any"]).metric) == evaluation.DEFAULT_METRICS

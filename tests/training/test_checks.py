@@ -225,6 +225,27 @@ def test_references_longer_than_a_translation_may_be_are_warned_of(
     assert not caplog.messages
 
 
+@pytest.mark.parametrize(
+    ("count", "longer", "expected"),
+    [
+        (50, {20: 1}, "search.limits.max_relative_length=3.0"),  # a sentence of 4 tokens and the end, of a few
+        (1000, {20: 6, 600: 6}, "search.limits.max_relative_length=3.0 search.limits.max_length=600"),  # half each
+        (1000, {20: 10}, None),
+    ],
+)
+def test_the_limits_that_are_named_leave_no_more_than_a_hundredth(
+    count: int, longer: dict[int, int], expected: str | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A source of 4 tokens and the end token has a translation of at most 2 * 5 + 5."""
+    given = {"max_length": 512, "max_extra_length": 5, "min_length": 0, "min_relative_length": 0.0}
+    target = np.repeat([9, *longer], [count - sum(longer.values()), *longer.values()])
+    source = np.where(target == 600, 300, 4)
+    module: Any = SimpleNamespace(corpus=SimpleNamespace(splits={"val": None}), encoded=lambda name: [(source, target)])
+    warn_of_limits(Limits(**{"max_relative_length": 2.0, **given}), module)
+    found = re.findall(r"; set (.*)", "\n".join(caplog.messages))
+    assert found == ([] if expected is None else [expected])
+
+
 @pytest.mark.parametrize(("split", "share"), [("train", 0.08), ("val", 0.19), ("test", 0.19)])
 def test_a_share_of_less_than_a_batch_is_refused_before_training(split: str, share: float) -> None:
     loaders: dict[str, Any] = {"train": range(12), "val": range(5), "test": [range(7), range(5)]}

@@ -29,19 +29,26 @@ class GateDecay(Decay):
         initial_gate: f before training, if w . x is 0.
 
     Raises:
-        UserError: for an `initial_gate` that is not between 0 and 1.
+        UserError: for an `initial_gate` that is not between 0 and 1, or so near to them that it is clamped.
     """
 
     def __init__(self, *, key_dim: int, num_heads: int, initial_gate: Annotated[float, "(0, 1)"]) -> None:
         super().__init__()
-        if not 0 < initial_gate < 1:
-            raise UserError(f"attention.decay.initial_gate={initial_gate} must be between 0 and 1; use 0.9")
+        if not 0 < initial_gate < 1 or abs(logit(initial_gate)) >= MAX_LOGIT:  # beyond it no gate would learn
+            raise UserError(
+                f"attention.decay.initial_gate={initial_gate} must be between 0 and 1, and not within 4e-7 of them; "
+                "use 0.9"
+            )
         self.project = Linear(key_dim, num_heads)
         nn.init.xavier_uniform_(self.project.weight)
-        nn.init.constant_(self.project.bias, math.log(initial_gate / (1 - initial_gate)))
+        nn.init.constant_(self.project.bias, logit(initial_gate))
 
     def forward(
         self, keys: Float[Tensor, "batch source key_dim"]
     ) -> tuple[Float[Tensor, "batch heads source"], Float[Tensor, "batch heads source"]]:
         logits = at_least_float32(self.project(keys)).clamp(-MAX_LOGIT, MAX_LOGIT).mT
         return F.logsigmoid(logits), torch.sigmoid(-logits)
+
+
+def logit(share: float) -> float:
+    return math.log(share / (1 - share))
