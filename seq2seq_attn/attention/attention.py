@@ -208,7 +208,7 @@ class Attention(AttentionLayer):
 
     @property
     def latent(self) -> LatentScore | None:
-        """The score, if it prepares latents, of which the values are made, too."""
+        """The score if it prepares latents, from which the values are made, too."""
         return self.score if isinstance(self.score, LatentScore) else None
 
     @property
@@ -437,13 +437,13 @@ class Attention(AttentionLayer):
         return self.score.query_at(prepared, memory.keys, torch.minimum(position[None], last))
 
     def _attend(self, request: Request) -> Attended:
-        """Answer a request."""
+        """Return the context and what else a request asks for."""
         latent = self.latent
         output = self._head_output(request) if latent is None else self._attend_to_latents(latent, request)
         return self._combine_heads(request.query, output)
 
     def _attend_to_latents(self, latent: LatentScore, request: Request) -> HeadOutput:
-        """Answer a request by keys and values made of the latents, or by the latents, whichever is cheaper."""
+        """Attend to keys and values made of the latents, or to the latents themselves if that takes less work."""
         assert self.project_values is not None
         memory, rank = request.memory, latent.kv_rank
         absorbed = self.backend == "dense"
@@ -518,7 +518,7 @@ def check_parts(score: Score, pattern: Pattern, normalizer: Normalizer, mix: par
 
 
 def check_latents(pattern: Pattern, *, key_dim: int, value_dim: int, project_values: bool) -> None:
-    """Refuse what needs other keys or values than those that are made of latents.
+    """Refuse what does not go with keys and values that are made of latents.
 
     Raises:
         UserError: for such a part, size or option.

@@ -31,7 +31,7 @@ from seq2seq_attn.nn.named_tuple import with_fields
 from seq2seq_attn.nn.precision import at_least_float32
 from seq2seq_attn.nn.projections import query_key_projections
 
-SMALLEST = 1e4  # denominator, in units of the smallest normal number; those of positive features are greater
+MIN_DENOMINATOR = 1e4  # times the smallest normal number; positive features give greater ones
 CHUNK = 64  # positions of causal attention that are computed over all pairs
 
 
@@ -69,18 +69,17 @@ class KernelMemory(AttentionMemory):
         """Return the sum over the positions before `position`."""
         end = position - self.num_before
         keys, values = self.keys[:, :, :end], self.values[:, :, :end]
-        if self.log_decay is None:
-            with torch.autocast(keys.device.type, enabled=False):
-                here = keys.mT @ values
-            return here if self.before is None else self.before + here
-        log_decay = self.log_decay[:, :, :end]
+        log_decay = None if self.log_decay is None else self.log_decay[:, :, :end]
         with torch.autocast(keys.device.type, enabled=False):
-            here = decayed_sum(keys, values, log_decay)
-        return here if self.before is None else here + self.before * log_decay.sum(-1).exp()[..., None, None]
+            here = keys.mT @ values if log_decay is None else decayed_sum(keys, values, log_decay)
+        if self.before is None:
+            return here
+        kept = self.before if log_decay is None else self.before * log_decay.sum(-1).exp()[..., None, None]
+        return kept + here
 
     @cached_property
     def chunks(self) -> DecayedChunks:
-        """The keys and values that are no sum, in chunks with the decayed sums before and after each."""
+        """`keys` and `values` in chunks, with the decayed sums before and after each."""
         assert self.log_decay is not None
         return DecayedChunks.cut(self.keys, self.values, self.log_decay, self.before, CHUNK)
 
@@ -427,5 +426,5 @@ def causal_sums(
 def divide(sums: Float[Tensor, "*rows columns"]) -> Float[Tensor, "*rows others"]:
     """Divide all columns by the last one; zeros where that is 0, or so small that gradients would overflow."""
     denominator = sums[..., -1:]
-    nothing = denominator <= SMALLEST * torch.finfo(sums.dtype).tiny
+    nothing = denominator <= MIN_DENOMINATOR * torch.finfo(sums.dtype).tiny
     return (sums[..., :-1] / denominator.masked_fill(nothing, 1.0)).masked_fill(nothing, 0.0)

@@ -344,8 +344,8 @@ def check_held_out(file: Path, corpus: LoadedCorpus, splits: Sequence[str]) -> N
     if held_out:
         raise UserError(
             f"{changed}, and {held_out[0]} is held out of it by its sentences as they are now, so it may have "
-            "sentences that the model was trained on; restore the data, or give that to score with data= (as "
-            "data=parallel data.test=FILE)"
+            "sentences that the model was trained on; restore the data, or name the sentences to score, as in "
+            "data=parallel data.test=FILE"
         )
     log.warning(printable(f"{changed[0].upper()}{changed[1:]}; its scores may be of other sentences than those before"))
 

@@ -469,6 +469,7 @@ def warn_of_limits(limits: Any, datamodule: Any) -> None:
     if length > limits.max_length:
         options["max_length"] = length
     log.warning(
-        f"{longer:,} of {len(target):,} references of the validation set are longer than the search lets a translation "
-        f"be, and such translations will be cut; set {' '.join(f'search.limits.{k}={v}' for k, v in options.items())}"
+        f"{longer:,} of {len(target):,} references of the validation set are longer than the limits of the search "
+        "allow, so translations of that length are cut; set "
+        f"{' '.join(f'search.limits.{k}={v}' for k, v in options.items())}"
     )

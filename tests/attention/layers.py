@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from configs import attention_of
+from torch import Tensor
 
 from seq2seq_attn.attention import CrossAttention, SelfAttention
 from seq2seq_attn.attention.build import no_relative
@@ -29,6 +31,16 @@ def self_layer(preset: str, *overrides: str) -> SelfAttention:
 
 def cross_layer(preset: str) -> CrossAttention:
     return CrossAttention(layer(preset)).eval()
+
+
+def in_chunks(attention: Any, x: Tensor, lengths: int | list[int]) -> Tensor:
+    """The contexts of causal self-attention that goes on, chunk by chunk, from the memory of those before."""
+    past, found = None, []
+    for chunk in x.split(lengths, 1):
+        attended = attention.attend_self(chunk, past=past, causal=True)
+        past = attended.memory
+        found.append(attended.context)
+    return torch.cat(found, 1)
 
 
 def by_blocks(layer: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from attention.formulas import attend
+from attention.layers import in_chunks
 from configs import attention_of, model_of
 from torch import Tensor
 from torch.nn import functional as F
@@ -354,12 +355,8 @@ def test_a_gated_performer_takes_rotary_positions_step_by_step_as_all_at_once() 
     sizes = {"query_dim": WIDTH, "key_dim": WIDTH, "value_dim": WIDTH}
     rotary = RotaryPosition(dim=WIDTH, base=100.0).relative
     attention = attention_of("performer", "attention/decay=gate", "attention.num_heads=3", relative=rotary, **sizes)
-    x, past, found = torch.randn(B, 9, WIDTH), None, []
-    for step in x.split(1, 1):
-        attended = attention.attend_self(step, past=past, causal=True)
-        past = attended.memory
-        found.append(attended.context)
-    same(torch.cat(found, 1), attention.attend_self(x, causal=True).context)
+    x = torch.randn(B, 9, WIDTH)
+    same(in_chunks(attention, x, 1), attention.attend_self(x, causal=True).context)
 
 
 def test_before_training_gates_are_around_the_initial_one() -> None:
@@ -376,8 +373,6 @@ def test_a_transformer_has_gates_in_each_layer() -> None:
 
 @pytest.mark.parametrize("gate", [0.0, 1.0, -0.5, 1e-8, 0.9999999])
 def test_a_gate_that_is_none_is_refused(gate: float) -> None:
-    sentence = (
-        rf"^attention\.decay\.initial_gate={gate}.* must be between 0 and 1, and not within 4e-7 of them; use 0\.9$"
-    )
+    sentence = rf"^attention\.decay\.initial_gate={gate}.* must be between 0\.000001 and 0\.999999; use 0\.9$"
     with pytest.raises(UserError, match=sentence):
         layer("gate", f"attention.decay.initial_gate={gate}")

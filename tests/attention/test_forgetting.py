@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from attention.layers import in_chunks
 from configs import attention_of, model_of
 from torch import Tensor
 
@@ -59,12 +60,8 @@ def test_before_training_gates_are_around_the_initial_one() -> None:
 @pytest.mark.parametrize("cuts", [[1] * N, [4, 1, 6], [N]])
 def test_chunks_of_any_length_equal_all_at_once(cuts: list[int]) -> None:
     attention, x = forgetting(), torch.randn(B, N, WIDTH)
-    expected, past, found = attention.attend_self(x, causal=True).context, None, []
-    for chunk in x.split(cuts, 1):
-        attended = attention.attend_self(chunk, past=past, causal=True)
-        past = attended.memory
-        found.append(attended.context)
-    torch.testing.assert_close(torch.cat(found, 1), expected, **EXACT)
+    expected = attention.attend_self(x, causal=True).context
+    torch.testing.assert_close(in_chunks(attention, x, cuts), expected, **EXACT)
 
 
 def test_a_search_that_selects_and_grows_its_memory_equals_all_at_once() -> None:
@@ -115,7 +112,7 @@ def test_a_transformer_has_gates_in_each_layer() -> None:
 @pytest.mark.parametrize("gate", [0.0, 1.0, -0.5])
 def test_a_gate_that_is_none_is_refused(gate: float) -> None:
     with pytest.raises(
-        UserError, match=rf"^attention\.score\.initial_gate={gate}.* must be between 0 and 1; use 0\.9$"
+        UserError, match=rf"^attention\.score\.initial_gate={gate}.* must be between 0\.000001 and 0\.999999; use 0\.9$"
     ):
         forgetting(f"attention.score.initial_gate={gate}")
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from attention.formulas import attend
+from attention.layers import in_chunks
 from attention.score_formulas import rms_norm
 from configs import attention_of, model_of
 from torch import Tensor
@@ -203,12 +204,8 @@ def test_a_step_makes_no_keys_or_values_of_the_past(rotary: bool, monkeypatch: p
 @pytest.mark.parametrize("cuts", [[4, 1, 18], [11, 12]])
 def test_chunks_of_any_length_equal_all_at_once(cuts: list[int], rotary: bool) -> None:
     attention, x = latent(rotary=rotary), torch.randn(B, N, DIM)
-    expected, past, found = attention.attend_self(x, causal=True).context, None, []
-    for chunk in x.split(cuts, 1):
-        attended = attention.attend_self(chunk, past=past, causal=True)
-        past = attended.memory
-        found.append(attended.context)
-    torch.testing.assert_close(torch.cat(found, 1), expected, **EXACT)
+    expected = attention.attend_self(x, causal=True).context
+    torch.testing.assert_close(in_chunks(attention, x, cuts), expected, **EXACT)
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -406,8 +403,8 @@ def test_within_another_score_it_scores_only() -> None:
     [
         ("score.kv_rank=0", r"attention\.score\.kv_rank=0 leaves no latent; use 1 or more, or null"),
         ("score.query_rank=-2", r"attention\.score\.query_rank=-2 leaves no latent; use 1 or more, or null"),
-        ("score.rotary_dim=3", r"attention\.score\.rotary_dim=3 is no number of pairs, .* at least 2, or null"),
-        ("score.rotary_dim=0", r"attention\.score\.rotary_dim=0 is no number of pairs, .* at least 2, or null"),
+        ("score.rotary_dim=3", r"attention\.score\.rotary_dim=3 must be an even number of at least 2, .*"),
+        ("score.rotary_dim=0", r"attention\.score\.rotary_dim=0 must be an even number of at least 2, .*"),
         ("project_values=false", r"LatentScore needs attention\.project_values=true, .* for values as they are"),
         ("num_kv_heads=1", r"LatentScore takes no attention\.num_kv_heads=1; use attention/score=scaled_dot"),
     ],

@@ -214,7 +214,9 @@ def test_references_longer_than_a_translation_may_be_are_warned_of(
         assert not caplog.messages
         return
     (warned,) = caplog.messages
-    assert warned.startswith("10 of 100 references of the validation set are longer than the search lets a translation")
+    assert warned.startswith(
+        "10 of 100 references of the validation set are longer than the limits of the search allow, so"
+    )
     found = {name: json.loads(value) for name, value in re.findall(r"search\.limits\.(\w+)=(\S+)", warned)}
     assert found == (
         {"max_relative_length": 2.5} if longest == 81 else {"max_relative_length": 19.5, "max_length": 600}

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, final
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from seq2seq_attn.attention.decay.decay import Decay
-from seq2seq_attn.errors import UserError
-from seq2seq_attn.nn.linear import Linear
 from seq2seq_attn.nn.precision import at_least_float32
+from seq2seq_attn.nn.projections import forget_gate
 
 MAX_LOGIT = 15.0  # f and 1 - f are then at least 3e-7, and denominators and their gradients stay within float32
 
@@ -29,26 +27,15 @@ class GateDecay(Decay):
         initial_gate: f before training, if w . x is 0.
 
     Raises:
-        UserError: for an `initial_gate` that is not between 0 and 1, or so near to them that it is clamped.
+        UserError: for an `initial_gate` that is not between 0.000001 and 0.999999.
     """
 
-    def __init__(self, *, key_dim: int, num_heads: int, initial_gate: Annotated[float, "(0, 1)"]) -> None:
+    def __init__(self, *, key_dim: int, num_heads: int, initial_gate: Annotated[float, "[0.000001, 0.999999]"]) -> None:
         super().__init__()
-        if not 0 < initial_gate < 1 or abs(logit(initial_gate)) >= MAX_LOGIT:  # beyond it no gate would learn
-            raise UserError(
-                f"attention.decay.initial_gate={initial_gate} must be between 0 and 1, and not within 4e-7 of them; "
-                "use 0.9"
-            )
-        self.project = Linear(key_dim, num_heads)
-        nn.init.xavier_uniform_(self.project.weight)
-        nn.init.constant_(self.project.bias, logit(initial_gate))
+        self.project = forget_gate(key_dim, num_heads, initial_gate, "attention.decay.initial_gate")
 
     def forward(
         self, keys: Float[Tensor, "batch source key_dim"]
     ) -> tuple[Float[Tensor, "batch heads source"], Float[Tensor, "batch heads source"]]:
         logits = at_least_float32(self.project(keys)).clamp(-MAX_LOGIT, MAX_LOGIT).mT
         return F.logsigmoid(logits), torch.sigmoid(-logits)
-
-
-def logit(share: float) -> float:
-    return math.log(share / (1 - share))

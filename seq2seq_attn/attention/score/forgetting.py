@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from typing import Annotated, final
 
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from seq2seq_attn.attention.score.scaled_dot import ScaledDotScore
 from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.attention.state import QueryKeyPositions
-from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.heads import split_heads
-from seq2seq_attn.nn.linear import Linear
 from seq2seq_attn.nn.precision import at_least_float32
+from seq2seq_attn.nn.projections import forget_gate
 
 
 @final
@@ -33,7 +31,7 @@ class ForgettingScore(Score):
         initial_gate: f before training, if w . x is 0.
 
     Raises:
-        UserError: for an `initial_gate` that is not between 0 and 1.
+        UserError: for an `initial_gate` that is not between 0.000001 and 0.999999.
     """
 
     wide_pairs: bool = False
@@ -49,18 +47,14 @@ class ForgettingScore(Score):
         head_dim: int | None,
         bias: bool,
         scale: float | None,
-        initial_gate: Annotated[float, "(0, 1)"],
+        initial_gate: Annotated[float, "[0.000001, 0.999999]"],
     ) -> None:
         super().__init__()
-        if not 0 < initial_gate < 1:
-            raise UserError(f"attention.score.initial_gate={initial_gate} must be between 0 and 1; use 0.9")
         sizes = {"query_dim": query_dim, "key_dim": key_dim, "num_heads": num_heads, "num_kv_heads": num_kv_heads}
         self.scaled_dot = ScaledDotScore(**sizes, head_dim=head_dim, bias=bias, scale=scale)  # type: ignore[arg-type]
         self.query_parts = self.key_parts = 2
         self.num_heads = num_heads
-        self.gate = Linear(key_dim, num_heads)
-        nn.init.xavier_uniform_(self.gate.weight)
-        nn.init.constant_(self.gate.bias, math.log(initial_gate / (1 - initial_gate)))
+        self.gate = forget_gate(key_dim, num_heads, initial_gate, "attention.score.initial_gate")
 
     def prepare_query(
         self, query: Float[Tensor, "batch target query_dim"]

@@ -13,7 +13,7 @@ from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.heads import check_heads, matmul_groups, project_heads, split_heads
-from seq2seq_attn.nn.linear import Linear
+from seq2seq_attn.nn.projections import glorot_projection
 
 
 @final
@@ -69,30 +69,30 @@ class LatentScore(Score):
                 raise UserError(f"attention.score.{option}={width} leaves no latent; use 1 or more, or null")
         if rotary_dim is not None and (rotary_dim < 2 or rotary_dim % 2):
             raise UserError(
-                f"attention.score.rotary_dim={rotary_dim} is no number of pairs, and pairs are rotated; use an even "
-                "number of at least 2, or null"
+                f"attention.score.rotary_dim={rotary_dim} must be an even number of at least 2, because numbers are "
+                "rotated in pairs; null takes half of a head"
             )
         self.num_heads, self.head_dim, self.given_scale, self.bias = num_heads, head_dim, scale, bias
         self.kv_rank = kv_rank if kv_rank is not None else max(1, min(4 * head_dim, num_heads * head_dim // 2))
         self.rotary_dim = rotary_dim if rotary_dim is not None else max(2, head_dim // 4 * 2)
-        self.compress_keys = glorot(key_dim, self.kv_rank, bias=bias)
+        self.compress_keys = glorot_projection(key_dim, self.kv_rank, bias=bias)
         self.key_gain = nn.Parameter(torch.ones(self.kv_rank))
         self.compress_query = self.query_gain = None
         if query_rank is not None:
-            self.compress_query = glorot(query_dim, query_rank, bias=bias)
+            self.compress_query = glorot_projection(query_dim, query_rank, bias=bias)
             self.query_gain = nn.Parameter(torch.ones(query_rank))
         self.project_query = self._from_query(query_dim if query_rank is None else query_rank, head_dim)
-        self.project_key = glorot(self.kv_rank, num_heads * head_dim, bias=False)
+        self.project_key = glorot_projection(self.kv_rank, num_heads * head_dim, bias=False)
         self.rotary_query: nn.Linear | None = None
         self.rotary_key: nn.Linear | None = None
 
     def _from_query(self, dim: int, width: int) -> nn.Linear:
-        return glorot(dim, self.num_heads * width, bias=self.bias and self.compress_query is None)
+        return glorot_projection(dim, self.num_heads * width, bias=self.bias and self.compress_query is None)
 
     def add_rotary_part(self) -> None:
         """Add W_QR and W_KR; the last `rotary_dim` numbers of queries and keys are theirs."""
         self.rotary_query = self._from_query(self.project_query.in_features, self.rotary_dim)
-        self.rotary_key = glorot(self.compress_keys.in_features, self.rotary_dim, bias=self.bias)
+        self.rotary_key = glorot_projection(self.compress_keys.in_features, self.rotary_dim, bias=self.bias)
 
     @property
     def rotatable(self) -> bool:
@@ -167,12 +167,3 @@ class LatentScore(Score):
         self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], positions: QueryKeyPositions
     ) -> Float[Tensor, "*batch heads target source"]:
         return matmul_groups(query[0], keys[0].mT)
-
-
-def glorot(input_dim: int, output_dim: int, *, bias: bool) -> nn.Linear:
-    """Return a projection drawn as by Glorot and Bengio 2010, with a bias of 0."""
-    projection = Linear(input_dim, output_dim, bias=bias)
-    nn.init.xavier_uniform_(projection.weight)
-    if bias:
-        nn.init.zeros_(projection.bias)
-    return projection
