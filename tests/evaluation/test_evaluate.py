@@ -302,8 +302,8 @@ def test_a_test_set_that_is_held_out_of_changed_data_is_refused_and_another_chan
     with pytest.raises(
         UserError,
         match=rf"^the data is not that with which {file} was trained, and test is held out of it by its sentences as "
-        r"they are now, so it may have sentences that the model was trained on; restore the data, or give that to "
-        r"score with data= \(as data=parallel data.test=FILE\)$",
+        r"they are now, so it may have sentences that the model was trained on; restore the data, or name the "
+        r"sentences to score, as in data=parallel data.test=FILE$",
     ):
         evaluate_changed(state["corpus"], derived)
     assert not caplog.messages

@@ -130,6 +130,17 @@ def test_weights_are_found_with_references(
     assert Path("output.txt").read_bytes() == reranked
 
 
+def test_weights_are_found_in_the_language_of_the_models(
+    models: dict[str, Path], files: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("references.txt").write_text("a\n" * len(TEXTS), encoding="utf-8")
+    found = []
+    monkeypatch.setattr(rerank, "language_of", lambda scorers: f"of {len(scorers)} models")
+    monkeypatch.setattr(rerank, "tuned", lambda sentences, references, language: found.append(language) or [1.0])
+    main([*files, "--reverse", str(models["reverse"]), "--references", "references.txt", "--device", "cpu"])
+    assert found == ["of 1 models"]
+
+
 def test_the_weights_with_the_highest_bleu_are_found(capsys: pytest.CaptureFixture[str]) -> None:
     right, wrong = "the cat sees a red house", "some other words stand here now"
     rows = [

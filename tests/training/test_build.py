@@ -51,13 +51,17 @@ def test_chinese_that_is_called_french_is_scored_as_chinese_and_a_warning_says_w
     ]
 
 
-def test_a_training_reads_its_references_before_it_builds_its_metrics(tmp_path: Path) -> None:
-    rows = [f"word {number}\t第{number}个词在这里。\n" for number in range(40)]
+def test_a_training_reads_its_references_before_it_builds_its_metrics(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [f"word {number}\t第{number}个词在这里 e\u0301。\n" for number in range(40)]
     (tmp_path / "pairs.tsv").write_text("".join(rows), encoding="utf-8")
     options = ["data=parallel", f"data.train={tmp_path / 'pairs.tsv'}", "data.val_sentences=5", "data.test_sentences=5"]
     fixed = ["tokenizer=char", "callback=[]", f"paths.run_dir={tmp_path}", f"paths.cache_dir={tmp_path / 'cache'}"]
     choices = [f"choices.{name}=null" for name in ("attention", "model", "data")]
     module, _ = build.build(copied(composed(*options, *fixed, *choices)))
+    for split in ("val", "test"):
+        assert any(line.startswith(f"5 of 5 references of {split} are not in") for line in caplog.messages)
     for stage in ("val", "test"):
         metric = module.stage_metrics(stage)["bleu"]
         metric.update(["第1个词。"], [["第2个词。"]])
