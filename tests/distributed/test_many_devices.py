@@ -270,7 +270,7 @@ def lowered(folder: Path, ranks: int) -> list[float]:
     translator, noted = module(lr=1e-12), Rates()
     translator.config = {"monitor": "val/bleu"}
     translator.scheduler = partial(ReduceLROnPlateau, mode="max", factor=0.5, patience=0, eps=0.0)
-    training = trainer(ranks, max_epochs=2, val_check_interval=1, num_sanity_val_steps=2, callbacks=[noted])
+    training = trainer(ranks, max_steps=6, val_check_interval=1, num_sanity_val_steps=2, callbacks=[noted])
     training.fit(translator, datamodule=data(folder))
     return noted.rates
 

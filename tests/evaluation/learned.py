@@ -61,6 +61,7 @@ def learn(folder: Path) -> Path:
         "tokenizer.vocab_size=60",
         "optimizer.lr=0.02",
         "debug=fast",
+        "eval_batch_tokens=4096",
         "trainer.max_steps=48",
         "trainer.max_epochs=100",
         "trainer.check_val_every_n_epoch=6",

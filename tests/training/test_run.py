@@ -72,6 +72,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of a few updates, validated at its end, of a process of its own."""
     steps = ["debug=fast", "scheduler=constant", "optimizer.lr=0.01", f"trainer.max_steps={STEPS}"]
     tested = ["trainer.limit_test_batches=null", "search.limits.min_length=3", "search.limits.max_length=7"]
+    tested.append("eval_batch_tokens=8192")
     return shared_folder(tmp_path_factory, "command_run", lambda folder: train(folder, *steps, *tested))
 
 
