@@ -35,6 +35,7 @@ from seq2seq_attn.text import plain_console
 
 Links = list[list[Link]]  # of each pair
 Guided = dict[str, str]  # the row of the head that guided alignment taught, by direction
+SYMMETRIZATION = "grow-diag-final-and"  # unless another is given
 INPUTS = ("ckpt_path", "reverse", "pairs", "gold", "links", "tatoeba")
 WRITTEN = ("output", "results")
 
@@ -96,6 +97,14 @@ def check_choice(options: dict[str, Any]) -> None:
     check_method(options["symmetrization"])
     if options["reverse"] is not None and options["links"] is not None:
         raise UserError("reverse=RUN goes with ckpt_path=RUN; for two files give links=[FORWARD,REVERSE]")
+    directions = 1 + (options["reverse"] is not None)
+    if options["links"] is not None:
+        directions = 1 if isinstance(options["links"], str) else len(options["links"])
+    if directions == 1 and options["symmetrization"] != SYMMETRIZATION:
+        raise UserError(
+            f"symmetrization={options['symmetrization']} joins two directions; give reverse=RUN or "
+            "links=[FORWARD,REVERSE], or leave it out"
+        )
     ignored = changed_options(options)
     if options["links"] is not None and ignored:
         raise UserError(f"links=FILE gives links, so no weights are read; leave out {', '.join(ignored)}")

@@ -9,6 +9,7 @@ command tries the weights 0 to 3 and prints those with the highest BLEU, tokeniz
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -111,8 +112,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, ...")
     add_trust_option(parser)
     given = parser.parse_args(arguments)
+    if given.batch_tokens < 1:
+        parser.error(f"--batch-tokens {given.batch_tokens} leaves no token; give 1 or more")
     if not given.models:
         parser.error("there is no further model; give --model RUN or --reverse RUN")
+    if not all(map(math.isfinite, given.weights or ())):
+        parser.error(f"--weights {' '.join(map(str, given.weights))} are not all finite; give numbers")
     if given.weights is not None and len(given.weights) != len(given.models):
         parser.error(f"weights: {len(given.weights)}, models: {len(given.models)}; give one weight for each model")
     files = [("the n-best list", given.nbest), ("the source", given.source), ("the output", given.output)]

@@ -8,6 +8,7 @@ import torch
 from hydra.core.global_hydra import GlobalHydra
 from omegaconf import DictConfig, OmegaConf
 
+from seq2seq_attn.checkpoint.same_text import check_directions, direction_of
 from seq2seq_attn.errors import UserError, command
 from seq2seq_attn.explorer.look import Explorer
 from seq2seq_attn.explorer.one_file import check_page, read_sentences, write_page
@@ -32,6 +33,9 @@ def explore(config: DictConfig) -> None:
             explorer = load(options)
             serve(explorer.models, explorer.look, listener, open_browser=options["open"])
         return
+    ignored = [f"{name}={options[name]}".lower() for name in ("port", "open") if options[name] not in (None, False)]
+    if ignored:
+        raise UserError(f"page= writes a file and serves nothing; leave out {', '.join(ignored)}")
     page, file = given_path(options["page"], "page"), str(given_path(options["input"], "input"))
     check_page(page)
     sentences = read_sentences(file)
@@ -46,4 +50,8 @@ def load(options: dict[str, Any]) -> Explorer:
         torch.set_num_threads(options["num_threads"])
     paths = [options[name] for name in ("ckpt_path", "compare") if options[name] is not None]
     translators = [Translator.load(path, device=options["device"], trust=options["trust"]) for path in paths]
+    directions = [
+        direction_of(str(path), translator.config) for path, translator in zip(paths, translators, strict=True)
+    ]
+    check_directions(directions, "the page shows both models one sentence")
     return Explorer(translators, [str(path) for path in paths])

@@ -25,7 +25,7 @@ def observable(search: Search) -> BeamSearch | None:
             length_penalty=WuPenalty(alpha=0.0),
             coverage_penalty=0.0,
             patience=1.0,
-            no_repeat_ngram=0,
+            no_repeat_ngram=search.no_repeat_ngram,
             limits=search.limits,
         )
     return search if isinstance(search, BeamSearch) else None

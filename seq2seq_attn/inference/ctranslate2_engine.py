@@ -161,7 +161,7 @@ class CTranslate2Engine(Engine):
         least length, since it removes the end token before its softmax.
         """
         forced = mapped.options["min_decoding_length"] > 0
-        wrong = [one for one in hypotheses if most > 0 and (forced or len(one.token_ids) == most)]
+        wrong = [one for one in hypotheses if forced or len(one.token_ids) == most]
         if not wrong:
             return hypotheses
         scored = [one for one in hypotheses if one not in wrong]

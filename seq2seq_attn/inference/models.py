@@ -87,7 +87,9 @@ def choose_device(name: str) -> torch.device:
     if name.partition(":")[0] == "mps":
         raise UserError(f"device={name} {NO_FLOAT64}; use device=cpu")
     try:
-        return torch.zeros((), device=name).device
+        probe = torch.zeros((), device=name)
+        probe.item()  # which `meta` has not
+        return probe.device
     except (RuntimeError, AssertionError) as error:
         raise UserError(
             f"device={name} cannot be used here; use auto, which takes a GPU where there is one, or cpu"

@@ -145,13 +145,16 @@ class BeamSearch(Search):
 
     def _read(self, model: DecodingModel, beam: Hypotheses) -> tuple[Float[Tensor, "rows vocabulary"], Hypotheses]:
         """Read the last token of each hypothesis; return the log-probabilities of the next and the updated beam."""
-        step = model.step(beam.tokens[:, -1], beam.state, need_weights=beam.attention_received is not None)
-        attention_received = (
-            None
-            if step.attention is None or beam.attention_received is None
-            else beam.attention_received + step.attention
-        )
-        return step.log_probs, replace(beam, state=step.state, attention_received=attention_received)
+        received = beam.attention_received
+        step = model.step(beam.tokens[:, -1], beam.state, need_weights=received is not None)
+        if received is not None:
+            if step.attention is None:
+                raise UserError(
+                    f"search.coverage_penalty={self.coverage_penalty} needs attention to a source, which a language "
+                    "model has not; use 0"
+                )
+            received = received + step.attention
+        return step.log_probs, replace(beam, state=step.state, attention_received=received)
 
     def _finish(
         self,

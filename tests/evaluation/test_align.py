@@ -253,6 +253,11 @@ def test_a_file_of_an_option_that_has_no_lines_is_named_by_its_option(pairs: str
             ["pairs=a", "links=a", "symmetrization=gdfa"],
             "symmetrization=gdfa does not exist; choose from: intersection",
         ),
+        (
+            ["pairs=a", "links=a", "symmetrization=union"],
+            r"^symmetrization=union joins two directions; give reverse=RUN or links=\[FORWARD,REVERSE\], or leave it ",
+        ),
+        (["pairs=a", "ckpt_path=a", "symmetrization=union"], "^symmetrization=union joins two directions"),
         (["pairs=not/there", "links=a"], "pairs=not/there does not exist; give the path of a file"),
         (["pairs=[a,b,c]", "links=a"], "a does not exist"),
         (["tatoeba=a", "ckpt_path=b", "gold=c", "target_first=true"], r"leave out gold, target_first$"),

@@ -135,7 +135,7 @@ def test_a_missing_checkpoint_is_asked_for() -> None:
 
 def test_a_device_that_is_not_there_is_refused() -> None:
     assert choose_device("cpu").type == "cpu"
-    for name in ("gpu", "cuda:77"):
+    for name in ("gpu", "cuda:77", "meta"):
         with pytest.raises(UserError, match=f"^device={name} cannot be used here; use auto, which takes"):
             choose_device(name)
 

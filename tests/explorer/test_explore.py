@@ -43,6 +43,10 @@ def run(*overrides: str) -> None:
         (["ckpt_path=none", "page=maps.html"], r"^page= needs input=; give page=FILE\.html input=FILE, or neither"),
         (["ckpt_path=none", "input=english.txt"], r"^input= needs page=; "),
         (["ckpt_path=none", "page=maps.htm", "input=english.txt"], r"^page=maps\.htm does not end in \.html"),
+        (
+            ["ckpt_path=none", "page=m.html", "input=e.txt", "port=80", "open=true"],
+            r"^page= writes a file and serves nothing; leave out port=80, open=true$",
+        ),
         (["ckpt_path=none"], r"none"),
         (["ckpt_path=[{checkpoint},{checkpoint}]"], r"looks at one model's attention, not at an ensemble's"),
         (["ckpt_path={checkpoint}", "device=tpu"], r"^device=tpu cannot be used here"),
@@ -51,6 +55,15 @@ def run(*overrides: str) -> None:
 def test_a_mistake_is_one_sentence(overrides: list[str], sentence: str, checkpoint: Path) -> None:
     with pytest.raises(UserError, match=sentence):
         run(*(override.format(checkpoint=checkpoint) for override in overrides))
+
+
+def test_a_model_of_the_other_direction_is_not_compared(checkpoint: Path, tmp_path: Path) -> None:
+    other = write_checkpoint(tmp_path / "other.ckpt", "data.source_language=fr", "data.target_language=en")
+    (tmp_path / "english.txt").write_text(SENTENCES[0])
+    given = [f"page={tmp_path / 'maps.html'}", f"input={tmp_path / 'english.txt'}", "device=cpu"]
+    with pytest.raises(UserError, match=r"other.ckpt translates from fr to en, but the page shows both models one sentence"):
+        run(f"ckpt_path={checkpoint}", f"compare={other}", *given)
+    assert not (tmp_path / "maps.html").exists()
 
 
 def test_without_the_extra_a_server_is_refused_and_one_file_is_written(

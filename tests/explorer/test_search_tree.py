@@ -69,9 +69,11 @@ def test_what_is_left_when_the_search_stops_is_dropped(explorer: Explorer) -> No
     assert [node["state"] for node in last] == ["dropped", "finished", *["dropped"] * 4]
 
 
+@pytest.mark.parametrize("ngram", [0, 1])
 @ALL
-def test_greedy_search_is_a_chain_beside_the_second_best(model: int, explorer: Explorer) -> None:
-    asked = {"model": model, "source": TEXT, "search": {"name": "greedy", "limits.max_length": 6}}
+def test_greedy_search_is_a_chain_beside_the_second_best(model: int, ngram: int, explorer: Explorer) -> None:
+    search = {"name": "greedy", "limits.max_length": 6, "no_repeat_ngram": ngram}
+    asked = {"model": model, "source": TEXT, "search": search}
     expected, found = explorer.look(asked)["target"], explorer.look({**asked, "tree": True})
     assert found["target"] == expected
     tree = found["tree"]

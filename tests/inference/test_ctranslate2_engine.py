@@ -165,6 +165,8 @@ def test_a_sentence_that_may_have_no_token_has_none(engine: CTranslate2Engine, l
     first, second = engine(loaded.tokenizer.encode_source(sentences((1, 7))), search)
     assert [one.token_ids for one in first] == [[]]
     assert len(second[0].token_ids) <= 2
+    expected = decoded(loaded, search, sentences((1, 7)))
+    assert first[0].log_prob == pytest.approx(expected[0][0].log_prob, abs=1e-3)
 
 
 def test_a_limit_below_the_fewest_tokens_prevails(engine: CTranslate2Engine, loaded: Loaded) -> None:

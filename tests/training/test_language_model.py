@@ -88,6 +88,12 @@ def test_a_line_is_continued_as_token_by_token_from_whole_passes(run: Path) -> N
     assert best[1].tokens  # an empty line is continued freely
 
 
+def test_coverage_of_a_source_is_refused(run: Path) -> None:
+    search = {"name": "beam", "coverage_penalty": 0.2}
+    with pytest.raises(UserError, match=r"^search.coverage_penalty=0.2 needs attention to a source, which a language "):
+        Translator.load(run, device="cpu").translate(["my old"], search=search)
+
+
 def test_samples_depend_on_the_line_and_not_on_its_batch(run: Path) -> None:
     translator = Translator.load(run, device="cpu")
     search = {"name": "sampling", "limits": {"max_length": 20}}
