@@ -52,9 +52,11 @@ class AttentionMap(pl.Callback):
         sources = self._sources(trainer, tokenizer)
         if not sources:
             return
+        present: set[str] = set()
         translations = translate(model, tokenizer, pl_module.search, [tokens for _, tokens in sources])
         for number, ((sentence, tokens), best) in enumerate(zip(sources, translations, strict=True)):
             for slot, weights, source, target in attention_along(model, tokenizer, tokens, best):
+                present.add(slot.partition("/")[0])
                 if slot.partition("/")[0] not in self.slots:
                     continue
                 name = f"{slot.replace('/', '_')}_{number}"
@@ -64,16 +66,22 @@ class AttentionMap(pl.Callback):
                     if hasattr(logger, "log_image"):
                         step = logged_step(trainer)
                         logger.log_image(f"attention/{name}", [str(picture)], step=step, caption=[caption])
+        if not present & set(self.slots):
+            self._warn(f"this model has {' and '.join(sorted(present))}; set callback.attention_map.slots")
 
     def _sources(self, trainer: Any, tokenizer: Any) -> list[tuple[str, list[int]]]:
         sources = trainer.datamodule.corpus.splits["val"].sources[: 50 * self.num_sentences]
         encoded = zip(sources, tokenizer.encode_source(sources), strict=True)
         fitting = [(sentence, tokens) for sentence, tokens in encoded if 0 < len(tokens) <= self.max_tokens]
-        if sources and not fitting and not self._warned:
-            self._warned = True
-            log.warning(
-                f"no attention map is drawn: none of the first {len(sources)} validation sentences has 1 to "
-                f"{self.max_tokens} tokens; raise callback.attention_map.max_tokens"
+        if sources and not fitting:
+            self._warn(
+                f"none of the first {len(sources)} validation sentences has 1 to {self.max_tokens} tokens; raise "
+                "callback.attention_map.max_tokens"
             )
         fitting.sort(key=lambda pair: -min(len(pair[1]), self.min_tokens))
         return fitting[: self.num_sentences]
+
+    def _warn(self, reason: str) -> None:
+        if not self._warned:
+            log.warning(f"no attention map is drawn: {reason}")
+        self._warned = True

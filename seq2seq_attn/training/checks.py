@@ -29,7 +29,7 @@ from seq2seq_attn.options import typed
 from seq2seq_attn.position.position_encoding import PositionEncoding
 from seq2seq_attn.search.limits import Limits
 from seq2seq_attn.training.devices import check_strategy
-from seq2seq_attn.training.monitor import OF_LINKS
+from seq2seq_attn.training.monitor import OF_LINKS, PLATEAU
 from seq2seq_attn.training.parent_config import CHOICE
 from seq2seq_attn.training.translation_module import TranslationModule
 
@@ -42,7 +42,6 @@ SLOTS = {
     "feed_forward": "a Transformer",
 }
 BLEU, TOKENIZED_BLEU = "seq2seq_attn.metric.bleu.BLEU", "seq2seq_attn.metric.tokenized_bleu.TokenizedBLEU"
-PLATEAU = "torch.optim.lr_scheduler.ReduceLROnPlateau"
 OF_SHAPES = ("data", "tokenizer", *OF_MODEL)
 TRAINING = {"loops", "callbacks", "optimizer_states", "lr_schedulers", "global_step", "resume"}
 NAMED = 4  # differences, at most
@@ -76,6 +75,7 @@ def check_config(composed: DictConfig) -> None:
     check_best(composed)
     if is_one_sided(composed):
         check_one_sided(composed)
+    check_unread(composed)
     if composed.init_from.tokenizer not in ("keep", "new"):
         raise UserError(f"init_from.tokenizer={composed.init_from.tokenizer} must be keep or new")
     if composed.init_from.run is not None and HydraConfig.initialized():
@@ -85,6 +85,32 @@ def check_config(composed: DictConfig) -> None:
             "init_from.run starts a new run from the weights of another, and ckpt_path continues that run with its "
             "optimizer; give one of them"
         )
+
+
+def check_unread(composed: DictConfig) -> None:
+    """Refuse options that nothing reads, since another that they need is not given."""
+    guided = composed.guided_alignment
+    needs = {
+        "token_dropout.source": (
+            composed.token_dropout.source > 0 and composed.model.get("encoder") is None,
+            "a language model reads no source",
+        ),
+        "init_from.tokenizer": (
+            composed.init_from.run is None and composed.init_from.tokenizer == "new",
+            "a run without init_from.run has a new tokenizer",
+        ),
+        "init_from.strict": (
+            composed.init_from.run is None and not composed.init_from.strict,
+            "without init_from.run there are no weights to fit",
+        ),
+        "guided_alignment.runs": (
+            guided.get("runs") is not None and guided.links != "self",
+            "the runs link words for guided_alignment.links=self alone",
+        ),
+    }
+    for option, (unread, reason) in needs.items():
+        if unread:
+            raise UserError(f"{option} would change nothing, because {reason}; leave it out")
 
 
 def check_parent(run: str, runtime: Any) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from hydra.utils import get_class
 from omegaconf import DictConfig, OmegaConf
 
+from seq2seq_attn.distributed.rank_overrides import is_first
 from seq2seq_attn.errors import UserError
 
+log = logging.getLogger(__name__)
 OF_EVERY_RUN = {"val/loss": "min", "val/ppl": "min", "val/accuracy": "max"}
 ATTENTION_ENTROPY = "seq2seq_attn.callback.attention_entropy.AttentionEntropy"
 OF_ATTENTION_ENTROPY = {"val/attention_entropy": "min"}
 OF_LINKS = {"val/alignment_loss": "min"}
 OF_LANGUAGE_MODEL = {f"val/{name}": "min" for name in ("nats_per_token", "bits_per_token", "bits_per_character")}
+PLATEAU = "torch.optim.lr_scheduler.ReduceLROnPlateau"
 COUNTS = {"step": "max", "epoch": "max", "train/loss": "min"}
 
 
@@ -21,7 +25,8 @@ def choose_monitor(composed: DictConfig) -> None:
     """Fill in `monitor` and `monitor_mode` where they are null.
 
     Raises:
-        UserError: for a figure that no validation of this run has, and for a callback with the mode of another figure.
+        UserError: for a figure that no validation of this run has, and for a callback or a scheduler that would take
+            the worst for the best.
     """
     modes = validation_figures(composed)
     OmegaConf.set_readonly(composed, False)
@@ -30,17 +35,26 @@ def choose_monitor(composed: DictConfig) -> None:
     check_figure("monitor", composed.monitor, modes)
     if str(goal := composed.get("optimized_metric")).startswith("val/"):
         check_figure("optimized_metric", goal, modes)
-    composed.monitor_mode = composed.monitor_mode or modes[composed.monitor]
+    usual = modes[composed.monitor]
+    composed.monitor_mode = composed.monitor_mode or usual
+    if composed.monitor_mode != usual and composed.monitor not in OF_ATTENTION_ENTROPY and is_first():
+        log.warning(f"monitor_mode={composed.monitor_mode} keeps the worst {composed.monitor}, not the best")
+    modes |= {composed.monitor: composed.monitor_mode}
     for name, callback in (composed.get("callback") or {}).items():
-        if "monitor" not in callback or callback.monitor == composed.monitor:
+        if "monitor" not in callback:
             continue
         check_figure(f"callback.{name}.monitor", callback.monitor, modes | COUNTS)
-        better = (modes | COUNTS)[callback.monitor]
-        if callback.get("mode", better) != better:
-            raise UserError(
-                f"callback.{name}.mode={callback.mode} would keep the worst {callback.monitor}; give "
-                f"callback.{name}.mode={better} too"
-            )
+        check_mode(f"callback.{name}", callback, callback.monitor, modes | COUNTS)
+    if composed.scheduler.get("_target_") == PLATEAU:
+        check_mode("scheduler", composed.scheduler, composed.monitor, modes)
+
+
+def check_mode(option: str, group: DictConfig, figure: str, modes: dict[str, str]) -> None:
+    """Refuse a group of options with the mode of another figure, be it the default of Lightning or torch, `min`."""
+    better, is_theirs = modes[figure], str(group.get("_target_")).startswith(("pytorch_lightning.", "torch."))
+    mode = group.get("mode", "min" if is_theirs else better)
+    if mode != better:
+        raise UserError(f"{option}.mode={mode} would take the worst {figure} for the best; give {option}.mode={better}")
 
 
 def validation_figures(composed: DictConfig) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
@@ -14,7 +15,13 @@ from seq2seq_attn.callback import attention_map
 from seq2seq_attn.callback.attention_map import AttentionMap
 
 
-def drawn(monkeypatch: pytest.MonkeyPatch, sentences: list[str], validations: int = 1, **options: int) -> list[str]:
+def drawn(
+    monkeypatch: pytest.MonkeyPatch,
+    sentences: list[str],
+    validations: int = 1,
+    slots: Sequence[Any] = ("cross",),
+    **options: int,
+) -> list[str]:
     """The sentences of the maps, each word a token."""
     found: list[str] = []
     tokenizer = SimpleNamespace(
@@ -33,11 +40,11 @@ def drawn(monkeypatch: pytest.MonkeyPatch, sentences: list[str], validations: in
     monkeypatch.setattr(attention_map, "attention_along", lambda *_: [("cross/0", None, [], [])])
     monkeypatch.setattr(heat_map, "save_attention_map", lambda path, *_: found.append(path.name))
     default = {"num_sentences": 3, "min_tokens": 3, "max_tokens": 5} | options
-    callback = AttentionMap(folder="maps", log_pictures=False, slots=["cross"], **default)
+    callback = AttentionMap(folder="maps", log_pictures=False, slots=list(slots), **default)
     for _ in range(validations):
         callback.on_validation_end(trainer, module)
     chosen = [sentence for sentence, _ in callback._sources(trainer, tokenizer)]
-    assert found == [f"cross_0_{number}" for number in range(len(chosen))] * validations
+    assert found == [f"cross_0_{number}" for number in range(len(chosen)) if "cross" in slots] * validations
     assert list(map(len, batches)) == [len(chosen)] * (validations if chosen else 0)
     return chosen
 
@@ -61,3 +68,8 @@ def test_that_none_is_drawn_is_said_once(monkeypatch: pytest.MonkeyPatch, caplog
     assert caplog.messages == said
     assert drawn(monkeypatch, ["a a a a a a"], num_sentences=0) == []
     assert caplog.messages == said
+
+
+def test_a_model_without_the_slots_is_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    assert drawn(monkeypatch, ["b b b"], validations=2, slots=["self", "encoder"]) == ["b b b"]
+    assert caplog.messages == ["no attention map is drawn: this model has cross; set callback.attention_map.slots"]

@@ -61,7 +61,9 @@ def test_a_model_of_the_other_direction_is_not_compared(checkpoint: Path, tmp_pa
     other = write_checkpoint(tmp_path / "other.ckpt", "data.source_language=fr", "data.target_language=en")
     (tmp_path / "english.txt").write_text(SENTENCES[0])
     given = [f"page={tmp_path / 'maps.html'}", f"input={tmp_path / 'english.txt'}", "device=cpu"]
-    with pytest.raises(UserError, match=r"other.ckpt translates from fr to en, but the page shows both models one sentence"):
+    with pytest.raises(
+        UserError, match=r"other.ckpt translates from fr to en, but the page shows both models one sentence"
+    ):
         run(f"ckpt_path={checkpoint}", f"compare={other}", *given)
     assert not (tmp_path / "maps.html").exists()
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import pytorch_lightning as pl
-from configs import composed, model_of
+from configs import compose_train, composed, model_of
 from omegaconf import OmegaConf
 
 from seq2seq_attn.errors import UserError
@@ -51,6 +51,21 @@ def test_a_slot_that_the_model_lacks_is_refused(model: str, override: str, slot:
     config = model_yaml(f"model={model}", override)
     with pytest.raises(UserError, match=rf"^{override} would change nothing: this model has no {slot}, which a "):
         check_slots(config, [f"model={model}", override])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "reason"),
+    [
+        (["model=lm", "metric=[]", "token_dropout.source=0.3"], "a language model reads no source"),
+        (["init_from.tokenizer=new"], "a run without init_from.run has a new tokenizer"),
+        (["init_from.strict=false"], "without init_from.run there are no weights to fit"),
+        (["guided_alignment.runs=[a,b]"], "the runs link words for guided_alignment.links=self alone"),
+    ],
+)
+def test_an_option_that_nothing_reads_is_refused(overrides: list[str], reason: str) -> None:
+    option = overrides[-1].partition("=")[0]
+    with pytest.raises(UserError, match=f"^{option} would change nothing, because {reason}; leave it out$"):
+        check_config(compose_train(*overrides))
 
 
 @pytest.mark.parametrize("model", ["rnn", "conv", "transformer"])

@@ -44,9 +44,37 @@ def test_a_callback_may_follow_a_figure_of_its_own() -> None:
     own = ["callback.early_stopping.monitor=val/loss", "callback.early_stopping.mode=min"]
     config = chosen(*own)
     assert (config.callback.early_stopping.mode, config.callback.checkpoint.mode) == ("min", "max")
-    with pytest.raises(UserError, match=r"^callback.early_stopping.mode=max would keep the worst val/loss; give .*min"):
+    with pytest.raises(
+        UserError, match=r"^callback.early_stopping.mode=max would take the worst val/loss for the best; "
+    ):
         chosen(own[0])
     assert chosen("monitor=val/attention_entropy", "monitor_mode=max").callback.checkpoint.mode == "max"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["callback.checkpoint.mode=min"], "callback.checkpoint.mode=min would take the worst val/bleu for the best"),
+        (["scheduler=plateau", "scheduler.mode=min"], "scheduler.mode=min would take the worst val/bleu for the best"),
+        (
+            ["+callback.x={_target_:pytorch_lightning.callbacks.EarlyStopping,monitor:val/chrf}"],
+            "callback.x.mode=min would take the worst val/chrf for the best; give callback.x.mode=max",
+        ),
+    ],
+)
+def test_the_worst_is_not_taken_for_the_best(overrides: list[str], sentence: str) -> None:
+    with pytest.raises(UserError, match=f"^{sentence}"):
+        chosen(*overrides)
+
+
+def test_a_mode_that_is_given_for_the_figure_itself_is_followed_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert chosen("monitor_mode=min", "scheduler=plateau").scheduler.mode == "min"
+    assert caplog.messages == ["monitor_mode=min keeps the worst val/bleu, not the best"]
+    assert chosen("monitor_mode=max").callback.checkpoint.mode == "max"
+    assert chosen("monitor=val/attention_entropy", "monitor_mode=max").monitor_mode == "max"
+    assert len(caplog.messages) == 1
 
 
 @pytest.mark.parametrize(
