@@ -11,7 +11,12 @@ from typing import NamedTuple
 
 from seq2seq_attn.alignment.word_alignment import Link
 
-TAG = re.compile(r"</?[A-Za-z][^<>]*>")
+VALUE = r"""=\s*(?:"[^"]*"|'[^']*')"""  # of an attribute, which may have < and >
+MOST_VALUES = 64  # of a tag that are read so: without a limit the time of a hostile line grows with its square
+TAG = re.compile(
+    rf"</?[A-Za-z](?:(?>(?:[^<>=]*(?:{VALUE}|=)){{0,{MOST_VALUES}}})[^<>=]*"
+    r"|[^<>]*)>"  # where quotation marks are not closed
+)
 WORD = re.compile(r"\S+")
 NAME = re.compile(r"[\w:-]+")
 

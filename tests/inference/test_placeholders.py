@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from time import perf_counter
 from typing import Any
 
 import pytest
@@ -149,6 +150,34 @@ def test_a_line_break_between_two_letters_leaves_a_blank_to_the_model() -> None:
 
 def test_signs_that_are_no_tags_stay() -> None:
     assert remove_placeholders("3 < 4 and 5 > 2") == ("3 < 4 and 5 > 2", [])
+
+
+@pytest.mark.parametrize(
+    ("text", "tags"),
+    [
+        ("See <a title='x>y'>the cat</a> here.", ["<a title='x>y'>", "</a>"]),
+        ('See <x id="1 > 0" equiv = "</b>"/> here.', ['<x id="1 > 0" equiv = "</b>"/>']),
+        ("See <a title=\"it's > that\">the 'cat'</a> here.", ['<a title="it\'s > that">', "</a>"]),
+        ('See <a title="x>the cat</a> here.', ['<a title="x>', "</a>"]),
+        ("See <user's name>, it's > here.", ["<user's name>"]),
+        ("See <a href=x?y=1>the cat</a> here.", ["<a href=x?y=1>", "</a>"]),
+    ],
+)
+def test_a_quoted_value_of_a_tag_may_have_angle_brackets_and_a_quotation_mark_without_its_other_may_not(
+    text: str, tags: list[str]
+) -> None:
+    plain, found = remove_placeholders(text)
+    assert [one.text for one in found] == tags
+    assert insert_placeholders(plain.split(), found, SAME) == text
+
+
+@pytest.mark.parametrize("part", ['="<a " ', '="<a"', "<a ='<a =\"", "<a", '="', "= "])
+@pytest.mark.parametrize("start", ["", "<a "])
+def test_a_hostile_line_of_unclosed_tags_is_read_at_once(part: str, start: str) -> None:
+    text = start + part * (100_000 // len(part))
+    begun = perf_counter()
+    assert len(TAG.sub("", text)) <= len(text)
+    assert perf_counter() - begun < 3  # of seconds; a tenth, but for a busy machine
 
 
 def plainly_removed(text: str) -> tuple[str, list[Placeholder]]:
