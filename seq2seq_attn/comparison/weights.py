@@ -7,6 +7,7 @@ a weight of exactly 0, which a pattern, a mask or a normalizer sets, is grey.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from jaxtyping import Float
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from seq2seq_attn.alignment.fonts import FONTS
 from seq2seq_attn.alignment.forced_attention import SlotMap
@@ -27,6 +29,7 @@ from seq2seq_attn.inference.translator import Translator
 
 CELL, FONT_SIZE, DPI = 0.115, 6.0, 100  # inches, points: three maps of 25 tokens are as wide as a page
 NOTHING = "0.88"  # grey
+SOFTWARE = "seq2seq-attn draw weights"  # in a picture, by which it may be replaced
 NUM_COLOURS = 256  # of a palette: a third of the bytes of true colour, and no visible difference
 MAPS = ("encoder:0:0", "encoder:1:-1", "cross:-1:0")
 
@@ -87,6 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             continue
         if preset in pictures:
             raise UserError(f"{run} is a second run of attention={preset}; give one run for each preset")
+        check_picture(picture_path(chosen.output, preset))
         pictures[preset] = maps
     if not pictures:
         raise UserError(f"there is nothing to draw ({'; '.join(left_out)}); give other runs, or other --maps")
@@ -94,9 +98,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"left out: {why}", file=sys.stderr)
     chosen.output.mkdir(parents=True, exist_ok=True)
     for preset, figure in zip(pictures, draw(list(pictures.values())), strict=True):
-        path = chosen.output / f"{Path(preset).name}.png"  # a checkpoint of anyone names the preset
+        path = picture_path(chosen.output, preset)
         save(figure, path)
         print(path)
+
+
+def picture_path(folder: Path, preset: str) -> Path:
+    return folder / f"{Path(preset).name}.png"  # a checkpoint of anyone names the preset
+
+
+def check_picture(path: Path) -> None:
+    """Refuse to replace a picture that this command has not drawn.
+
+    Raises:
+        UserError: naming it.
+    """
+    if not os.path.lexists(path):
+        return
+    try:
+        with Image.open(path) as picture:
+            is_ours = picture.info.get("Software") == SOFTWARE
+    except (OSError, ValueError, Image.DecompressionBombError):
+        is_ours = False
+    if not is_ours:
+        raise UserError(f"{path} already exists and is not a picture of {SOFTWARE}; give another --output")
 
 
 def read(
@@ -155,8 +180,10 @@ def draw_row(maps: list[Map], lefts: list[float], top: float, width: float, heig
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a small PNG."""
+    """Write a small PNG, which names this command."""
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     drawn = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
-    drawn.quantize(NUM_COLOURS, dither=Image.Dither.NONE).save(path, optimize=True)
+    info = PngInfo()
+    info.add_text("Software", SOFTWARE)
+    drawn.quantize(NUM_COLOURS, dither=Image.Dither.NONE).save(path, optimize=True, pnginfo=info)

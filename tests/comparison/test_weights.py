@@ -100,6 +100,31 @@ def test_a_checkpoint_names_no_file_outside_of_the_folder(tmp_path: Path, monkey
     assert (tmp_path / "out" / "mine.png").stat().st_size > 1000
 
 
+@pytest.mark.parametrize("there", ["a photograph", "a text", "a folder"])
+def test_a_file_that_this_command_has_not_drawn_is_not_replaced(
+    there: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(script, "read", lambda run, *_: (run, [some_map(3, 4)]))
+    command = ["mine", "other", "--sentence", SOURCE, "--output", str(tmp_path)]
+    script.main(command)
+    script.main(command)
+    picture = tmp_path / "other.png"
+    picture.unlink()
+    if there == "a folder":
+        picture.mkdir()
+    elif there == "a text":
+        picture.write_text("mine")
+    else:
+        Image.new("RGB", (3, 5)).save(picture)
+    before = (tmp_path / "mine.png").stat().st_mtime_ns, picture.is_file() and picture.read_bytes()
+    with pytest.raises(SystemExit, match="2"):
+        script.main(command)
+    assert capsys.readouterr().err == (
+        f"{picture} already exists and is not a picture of seq2seq-attn draw weights; give another --output\n"
+    )
+    assert before == ((tmp_path / "mine.png").stat().st_mtime_ns, picture.is_file() and picture.read_bytes())
+
+
 def test_pictures_are_written_below_the_current_folder_unless_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
