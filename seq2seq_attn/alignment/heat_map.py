@@ -102,7 +102,10 @@ def save_attention_map(
     target_tokens: Sequence[str],
     title: str | None = None,
 ) -> Path:
-    """Write PATH.png, and PATH.npz without pickle; return the path of the picture."""
+    """Write PATH.npz without pickle, and PATH.png; return the path of the picture.
+
+    The arrays, by which `check_is_map` knows a map, are first: an interrupt is likely to come during the drawing.
+    """
     path = Path(path_without_suffix)
     if "=" in path.name:
         raise ValueError(
@@ -111,13 +114,13 @@ def save_attention_map(
     figure = draw_attention(weights, source_tokens, target_tokens, title)
     path.parent.mkdir(parents=True, exist_ok=True)
     picture = path.parent / f"{path.name}.png"  # not with_suffix: a name may hold dots
-    figure.savefig(picture, dpi=120)
     np.savez_compressed(
         path.parent / f"{path.name}.npz",
         weights=weights,
         source_tokens=np.array(source_tokens, dtype=np.str_),
         target_tokens=np.array(target_tokens, dtype=np.str_),
     )
+    figure.savefig(picture, dpi=120)
     return picture
 
 

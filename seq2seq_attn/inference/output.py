@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any, final
 
 from seq2seq_attn.alignment.forced_attention import SlotMap
-from seq2seq_attn.alignment.heat_map import save_attention_map
+from seq2seq_attn.alignment.heat_map import check_is_map, save_attention_map
 from seq2seq_attn.alignment.word_alignment import Link, to_pharaoh
-from seq2seq_attn.errors import UserError
+from seq2seq_attn.errors import UserError, one_line
 from seq2seq_attn.inference.lines import Line
 from seq2seq_attn.inference.translator import Translation
 from seq2seq_attn.paths import given_path
@@ -99,9 +99,32 @@ class TranslationFiles:
         return links
 
 
+def check_maps(folder: Path, slots: Collection[str]) -> None:
+    """Refuse to replace files that have the name of a map of a line and are none, before the first line is translated.
+
+    Raises:
+        UserError: naming one of them.
+    """
+    names = re.compile(rf"(\d{{6,}}_(?:{'|'.join(re.escape(name_of_slot(slot)) for slot in slots)}))\.(?:png|npz)")
+    matches = map(names.fullmatch, sorted(path.name for path in folder.glob("*")))
+    for name in dict.fromkeys(match[1] for match in matches if match):
+        check_is_map(folder / name)
+
+
 def save_maps(folder: Path, number: int, maps: list[SlotMap]) -> None:
     for slot, weights, columns, rows in maps:
-        save_attention_map(folder / f"{number:06d}_{slot.replace('/', '_')}", weights, columns, rows)
+        path = folder / f"{number:06d}_{name_of_slot(slot)}"
+        try:
+            save_attention_map(path, weights, columns, rows)
+        except OSError as error:
+            raise UserError(
+                f"{error.filename or path} cannot be written ({error.strerror or one_line(error)}); give another "
+                "folder as maps="
+            ) from error
+
+
+def name_of_slot(slot: str) -> str:
+    return slot.replace("/", "_")
 
 
 def moses_list(number: int, translation: Translation) -> str:

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, suppress
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from seq2seq_attn.errors import UserError, command
 from seq2seq_attn.inference.choose_search import choose_search
 from seq2seq_attn.inference.line_answers import LineAnswers
 from seq2seq_attn.inference.lines import Line, count_lines, line_count, opened, read_lines, windows
-from seq2seq_attn.inference.output import TranslationFiles, model_files, refuse_one_file
+from seq2seq_attn.inference.output import TranslationFiles, check_maps, model_files, refuse_one_file
 from seq2seq_attn.inference.translator import Translation, Translator
 from seq2seq_attn.options import TRANSLATE, check_options
 from seq2seq_attn.paths import given_path
@@ -70,10 +71,12 @@ def translate(config: DictConfig) -> None:
         placeholders=tags,
         alternatives=options["interactive"] or options["nbest"] is not None,
     )
-    if options["alignments"] or options["placeholders"]:
-        chosen_weights(translator.attention("a", "a"), *heads)  # refuses what has no weights before the first line
-    elif options["maps"]:
-        translator.attention("a", "a")
+    if any(options[name] for name in ("alignments", "placeholders", "maps")):
+        maps = translator.attention("a", "a")  # refuses what has no weights before the first line
+        if options["alignments"] or options["placeholders"]:
+            chosen_weights(maps, *heads)
+        if options["maps"]:
+            check_maps(Path(options["maps"]), [one.slot for one in maps])
     with closing(translator.engine):
         if options["interactive"]:
             interact(lambda text: answers.translate([text])[0])

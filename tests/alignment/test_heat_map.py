@@ -138,6 +138,17 @@ def test_files_that_are_no_map_are_not_replaced(there: str, tmp_path: Path) -> N
         check_is_map(tmp_path / "map")
 
 
+def test_a_map_whose_drawing_was_interrupted_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(figure: Figure, picture: Path, **_: object) -> None:
+        picture.write_bytes(b"half a pict")
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Figure, "savefig", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        save_attention_map(tmp_path / "map", some_weights(5, 5), SOURCE[:5], TARGET[:5])
+    check_is_map(tmp_path / "map")
+
+
 @pytest.mark.parametrize(("heads", "rows", "columns"), [(1, 60, 400), (8, 400, 60)])
 def test_a_map_of_hundreds_of_tokens_is_small_enough_to_draw_and_keeps_every_number(
     heads: int, rows: int, columns: int, tmp_path: Path

@@ -33,7 +33,7 @@ from seq2seq_attn.inference import translator as translator_module
 from seq2seq_attn.inference.engine import TorchEngine
 from seq2seq_attn.inference.line_answers import best_links
 from seq2seq_attn.inference.lines import Line
-from seq2seq_attn.inference.output import TranslationFiles
+from seq2seq_attn.inference.output import TranslationFiles, save_maps
 from seq2seq_attn.inference.translator import Translation, Translator
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
@@ -310,6 +310,35 @@ def test_maps_are_a_picture_and_an_array_of_every_slot_named_by_the_line(file: P
     assert set(found) == set(expected) == {path.stem for path in (tmp_path / "a/maps").glob("*.png")}
     for name, path in found.items():
         np.testing.assert_array_equal(np.load(path)["weights"], expected[name])
+
+
+@pytest.mark.parametrize("name", ["000002_cross_0.png", "000001_encoder_0.npz", "000002_self_0.png/"])
+def test_a_file_that_is_no_map_is_not_replaced_by_one_and_nothing_is_translated(
+    name: str, file: Path, tmp_path: Path
+) -> None:
+    maps, given = tmp_path / "maps", ["search.limits.max_length=2", "search=greedy", f"maps={tmp_path / 'maps'}"]
+    maps.mkdir()
+    for other in ("000002_photograph.png", "cross_0.png", "2_cross_0.png", "000002_cross_0.svg"):
+        (maps / other).write_text("mine")
+    (maps / name).mkdir() if name.endswith("/") else (maps / name).write_text("mine")
+    before = sorted(maps.iterdir())
+    with pytest.raises(
+        UserError, match=rf"/{name.rstrip('/')} already exists and is not an attention map; give another path"
+    ):
+        run(tmp_path, file, text_of(SENTENCES[:2]), *given)
+    assert sorted(maps.iterdir()) == before
+    assert not (tmp_path / "out.txt").exists()
+    (maps / name).rename(tmp_path / "kept")
+    for _ in range(2):
+        run(tmp_path, file, text_of(SENTENCES[:2]), *given)
+    assert (maps / "000002_photograph.png").read_text() == "mine"
+    assert (maps / "000002_cross_0.png").is_file()
+
+
+def test_a_map_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "000007_cross_0.png").mkdir()
+    with pytest.raises(UserError, match=r"/000007_cross_0.png cannot be written \(Is a directory\); give another"):
+        save_maps(tmp_path, 7, [SlotMap("cross/0", np.ones((1, 1)), ["a"], ["b"])])
 
 
 def test_prefixes_go_with_their_lines_across_windows(file: Path, tmp_path: Path) -> None:
