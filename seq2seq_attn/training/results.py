@@ -52,7 +52,7 @@ def collect_results(trainer: Any, module: TranslationModule) -> dict[str, Any]:
         "tokens_per_second": counted.tokens / max(counted.seconds, 1e-9),
         "train_seconds": counted.seconds,
         **validation_costs(counted.validation_seconds, counted.seconds),
-        "padding_share": 1 - counted.tokens / max(counted.padded_tokens, 1),
+        **padding_costs(counted.tokens, counted.padded_tokens),
         **({"decode_sentences_per_second": decoded / max(module.decode_seconds, 1e-9)} if module.translates else {}),
         "peak_memory_bytes": peak_memory_bytes(trainer.strategy.root_device),
         **({"attention_entropy": module.entropy} if decoded else {}),
@@ -90,6 +90,11 @@ def validation_costs(validation: float, training: float) -> dict[str, float]:
     """Return the seconds of the validations, and their share of the time of these and all training steps."""
     share = validation / max(validation + training, 1e-9)
     return {"validation_seconds": validation, "validation_share": share}
+
+
+def padding_costs(tokens: int, padded_tokens: int) -> dict[str, float]:
+    """Return the share of padding in the training batches; a run without an update has none."""
+    return {"padding_share": 1 - tokens / padded_tokens} if padded_tokens else {}
 
 
 def peak_memory_bytes(device: torch.device) -> int:

@@ -12,7 +12,7 @@ from small_run import rows, run_here
 
 from seq2seq_attn.batch import Batch
 from seq2seq_attn.callback.throughput import Throughput
-from seq2seq_attn.training.results import validation_costs
+from seq2seq_attn.training.results import padding_costs, validation_costs
 
 
 def validate(callback: Throughput, sanity_checking: bool = False) -> None:
@@ -49,6 +49,11 @@ def test_a_run_that_resumes_within_an_epoch_does_not_count_the_time_before_it(mo
 
 def test_their_share_is_of_training_steps_and_validations_together() -> None:
     assert validation_costs(3.0, 22.0) == {"validation_seconds": 3.0, "validation_share": 0.12}
+
+
+def test_a_run_without_an_update_has_no_share_of_padding() -> None:
+    assert padding_costs(57, 76) == {"padding_share": 0.25}
+    assert padding_costs(0, 0) == {}
 
 
 @pytest.mark.usefixtures("quiet")
