@@ -110,7 +110,8 @@ def reason(trainer: Any) -> str:
     if trainer.max_epochs not in (None, -1) and trainer.current_epoch >= trainer.max_epochs:
         return f"trainer.max_epochs={trainer.max_epochs} is reached"
     for callback in trainer.callbacks:
-        if isinstance(callback, Timer) and (callback.time_remaining() or 0.0) < 0:
+        left = callback.time_remaining() if isinstance(callback, Timer) else None
+        if left is not None and left <= 0:
             return f"trainer.max_time is reached, after {timedelta(seconds=round(callback.time_elapsed()))}"
         if isinstance(callback, EarlyStopping) and callback.stopping_reason == EarlyStoppingReason.PATIENCE_EXHAUSTED:
             if callback.wait_count < callback.patience:

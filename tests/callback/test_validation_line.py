@@ -67,6 +67,7 @@ def test_the_reason_is_the_limit_that_is_reached() -> None:
         (ended(max_epochs=3, callbacks=[patience]), "trainer.max_epochs=3 is reached"),
         (ended(max_epochs=-1, max_steps=5), "trainer.max_steps=5 is reached"),
         (ended(callbacks=[timer]), "trainer.max_time is reached, after 0:01:15"),
+        (ended(callbacks=[Timer("00:00:00:00")]), "trainer.max_time is reached, after 0:00:00"),
         (
             ended(callbacks=[Timer(), patience]),
             "early stopping, val/bleu has not improved in 10 validations; its best is 34.10",
