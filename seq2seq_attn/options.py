@@ -16,7 +16,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from hydra.utils import get_object
+from hydra.utils import get_class, get_object
 from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.errors import UserError, one_line
@@ -245,6 +245,14 @@ def argument_types(key: str, node: dict[str, Any]) -> dict[str, Any]:
         if name not in node and argument.default is argument.empty and not node.get("_partial_"):
             raise UserError(f"{key} lacks the option {name} of {node['_target_']}; give {key}.{name}=...")
     return types
+
+
+def class_named(name: str) -> type | None:
+    """Return the class of this name; None: there is none, or it cannot be imported."""
+    try:
+        return get_class(name)
+    except Exception:  # whatever the import of a module raises
+        return None
 
 
 def typed(value: Any) -> str:

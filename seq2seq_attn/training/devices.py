@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from hydra.utils import get_class
 from lightning_fabric.plugins.environments import ClusterEnvironment, SLURMEnvironment
 from omegaconf import OmegaConf
 from pytorch_lightning.strategies import (
@@ -18,34 +17,41 @@ from pytorch_lightning.strategies import (
 
 from seq2seq_attn.distributed.run_folder import launcher
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.options import class_named
 
 DIVIDING = (FSDPStrategy, ModelParallelStrategy, DeepSpeedStrategy)
 
 
 def check_strategy(strategy: Any) -> None:
-    """Refuse a strategy that divides the weights of a model among devices.
+    """Refuse a strategy that divides the weights of a model among devices, or whose processes are no commands.
 
-    Searches, the attention of a validation, and the best weights that are tested need a whole model.
+    Searches, the attention of a validation, and the best weights that are tested need a whole model. The processes of
+    a run are those that Lightning starts by the command itself, since the first one watches them and ends them.
 
     Args:
         strategy: a name of Lightning's, or the options of a class.
 
     Raises:
-        UserError: naming the strategy that gives each device a whole model.
+        UserError: naming the strategy that gives each device a whole model and a process of its own.
     """
+    kind: type | None = None
+    options: Any = {}
     if OmegaConf.is_config(strategy):
         name = str(strategy.get("_target_"))
-        try:
-            kind: Any = get_class(name)
-        except Exception:  # a class that is not there, which the Trainer is about to refuse
-            return
-    else:
-        name = str(strategy)
-        kind = StrategyRegistry[name.lower()]["strategy"] if name.lower() in StrategyRegistry else None
-    if isinstance(kind, type) and issubclass(kind, DIVIDING):
+        kind, options = class_named(name), strategy
+    elif (name := str(strategy)).lower() in StrategyRegistry:
+        known = StrategyRegistry[name.lower()]
+        kind, options = known["strategy"], known["init_params"]
+    if kind is not None and issubclass(kind, DIVIDING):
         raise UserError(
             f"trainer.strategy={name} divides the model or its optimizer state among devices, and each device needs "
             "the whole model for its searches; use trainer=ddp"
+        )
+    method = options.get("start_method", "popen")
+    if method != "popen":
+        raise UserError(
+            f"trainer.strategy={name} starts the processes of a run by {method}, and each must be a command of its "
+            "own; use trainer=ddp, or trainer=ddp_cpu without a GPU"
         )
 
 

@@ -36,6 +36,23 @@ def test_a_strategy_that_divides_the_weights_is_refused(override: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("strategy", "method"),
+    [
+        ("ddp_spawn", "spawn"),
+        ("ddp_fork_find_unused_parameters_true", "fork"),
+        ("DDP_notebook", "fork"),
+        (f"{{_target_:{STRATEGIES}.DDPStrategy,start_method:spawn}}", "spawn"),
+    ],
+)
+def test_a_strategy_whose_processes_are_no_commands_is_refused(strategy: str, method: str) -> None:
+    sentence = rf" starts the processes of a run by {method}, .*; use trainer=ddp, or trainer=ddp_cpu without a GPU$"
+    with pytest.raises(UserError, match=sentence) as refused:
+        check_config(composed("trainer=ddp_cpu", f"trainer.strategy={strategy}"))
+    name = f"{STRATEGIES}.DDPStrategy" if strategy.startswith("{") else strategy
+    assert str(refused.value).startswith(f"trainer.strategy={name} ")
+
+
+@pytest.mark.parametrize(
     "strategy", ["auto", "ddp", "ddp_find_unused_parameters_true", f"{{_target_:{STRATEGIES}.DDPStrategy}}", "unknown"]
 )
 def test_other_strategies_are_left_to_lightning(strategy: str) -> None:
