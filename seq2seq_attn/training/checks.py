@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
+from pytorch_lightning.callbacks import GradientAccumulationScheduler, StochasticWeightAveraging
 from torch import Tensor, nn
 
 from seq2seq_attn.attention.layer import AttentionLayer
@@ -25,7 +26,7 @@ from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.distributed.rank_overrides import is_first
 from seq2seq_attn.distributed.run_lock import BEST
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.options import typed
+from seq2seq_attn.options import class_named, typed
 from seq2seq_attn.position.position_encoding import PositionEncoding
 from seq2seq_attn.search.limits import Limits
 from seq2seq_attn.training.devices import check_strategy
@@ -46,6 +47,13 @@ OF_SHAPES = ("data", "tokenizer", *OF_MODEL)
 TRAINING = {"loops", "callbacks", "optimizer_states", "lr_schedulers", "global_step", "resume"}
 NAMED = 4  # differences, at most
 TOO_LONG = 0.01  # share of the references that the limits of the search may cut
+REFUSED_CALLBACKS = {  # of Lightning, with the reason and the way out
+    StochasticWeightAveraging: "whose average no validation scores and no checkpoint keeps; use callback=[default,ema]",
+    GradientAccumulationScheduler: (
+        "and the length of a run, its schedule and its resumption are computed with one number of batches for each "
+        "update; give trainer.accumulate_grad_batches=NUMBER"
+    ),
+}
 PARTS = ("data", "tokenizer", "model", "search", "optimizer", "scheduler", "trainer")  # of every training
 
 
@@ -155,11 +163,16 @@ def check_best(composed: DictConfig) -> None:
 
 
 def check_callbacks(callbacks: Any, trainer: Any) -> None:
-    """Warn of a choice that leaves out what every run needs, and refuse two profilers.
+    """Warn of a choice that leaves out what every run needs, and refuse two profilers and `REFUSED_CALLBACKS`.
 
     Args:
         callbacks, trainer: their options, callbacks by name.
     """
+    for name, options in callbacks.items():
+        kind = class_named(str(options.get("_target_")))
+        for refused, why in REFUSED_CALLBACKS.items():
+            if kind is not None and issubclass(kind, refused):
+                raise UserError(f"callback.{name} is Lightning's {refused.__name__}, {why}")
     if callbacks and not {"seeding", "checkpoint", "autosave", "stop_on_signal"} & set(callbacks) and is_first():
         names = ",".join(callbacks)
         log.warning(

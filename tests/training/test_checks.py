@@ -88,6 +88,22 @@ def test_a_choice_without_the_default_callbacks_is_warned_of(caplog: pytest.LogC
     assert warned.endswith("; callback=[default,ema,profile] adds to them")
 
 
+LIGHTNINGS = "pytorch_lightning.callbacks"
+UNSUITABLE = {
+    f"{LIGHTNINGS}.StochasticWeightAveraging,swa_lrs:0.01": r"whose average no .*; use callback=\[default,ema\]",
+    f"{LIGHTNINGS}.GradientAccumulationScheduler,scheduling:{{0:1,4:2}}": (
+        "and the length of a run, .*; give trainer.accumulate_grad_batches=NUMBER"
+    ),
+}
+
+
+@pytest.mark.parametrize(("options", "sentence"), UNSUITABLE.items())
+def test_a_callback_of_lightnings_that_no_run_can_use_is_refused(options: str, sentence: str) -> None:
+    name = options.partition(",")[0].rpartition(".")[2]
+    with pytest.raises(UserError, match=rf"^callback\.mine is Lightning's {name}, {sentence}$"):
+        check_config(composed(f"+callback.mine={{_target_:{options}}}"))
+
+
 @pytest.mark.parametrize("option", ["scheduler=plateau", "optimized_metric=val/bleu"])
 def test_what_waits_for_validations_is_refused_without_any(option: str) -> None:
     plateau = "torch.optim.lr_scheduler.ReduceLROnPlateau"
