@@ -153,7 +153,7 @@ def test_a_command_of_the_readme_runs_under_debug(command: str, tmp_path: Path) 
     for name, content in FILES.items():
         (tmp_path / name).write_text(content, encoding="utf-8")
         words = [re.sub(rf"(?<=[=,\[]){re.escape(name)}", str(tmp_path / name), word) for word in words]
-    folders = [f"hydra.run.dir={tmp_path}/run", f"hydra.sweep.dir={tmp_path}/sweep"]
+    folder = f"hydra.{'sweep' if '-m' in words else 'run'}.dir={tmp_path}/run"
     small = ["debug=fast", *(["tokenizer.vocab_size=50"] if "data=" in command else [])]
-    done = subprocess.run([sys.executable, *words[1:], *small, *folders], cwd=ROOT, capture_output=True, timeout=600)
+    done = subprocess.run([sys.executable, *words[1:], *small, folder], cwd=ROOT, capture_output=True, timeout=600)
     assert done.returncode == 0, done.stderr.decode()

@@ -25,6 +25,7 @@ from seq2seq_attn.sweep.stopping import stopping_jobs
 from seq2seq_attn.text import plain_console
 
 POLL_SECONDS = 0.5
+UNREAD = ("hydra.run.dir", "hydra.sweep.subdir")  # by a sweep
 LEAST = {"max_batch_size": 1, "n_trials": 1, "n_jobs": 1, "n_startup_trials": 0, "seed": 0}
 
 
@@ -56,6 +57,8 @@ class Sweep:
         names = ("WORLD_SIZE",) if interactive else ("WORLD_SIZE", "SLURM_NTASKS")
         if any(int(os.environ.get(name, "1")) > 1 for name in names):
             raise UserError("each job of a sweep starts its own processes; start the sweep without torchrun and srun")
+        typed: Any = OmegaConf.to_container(config.hydra.overrides.hydra, resolve=False)
+        check_folders(typed)
         params: Any = OmegaConf.to_container(config.hydra.sweeper.params or OmegaConf.create())
         given = [*(f"{key}={value}" for key, value in params.items()), *arguments]
         parser = OverridesParser.create(config_loader=hydra_context.config_loader)
@@ -152,6 +155,23 @@ class Sweep:
             raise UserError(
                 f"{len(failed)} of {len(self.jobs)} jobs failed ({', '.join(failed)}); repeat the command with "
                 f"hydra.sweep.dir={self.folder} resume=auto: {repeated if repeats_failed else kept}"
+            )
+
+
+def check_folders(overrides: Sequence[str]) -> None:
+    """Refuse a folder that no job would be in.
+
+    Args:
+        overrides: those of Hydra's own options, as they were typed.
+
+    Raises:
+        UserError: naming the option of a sweep's folder.
+    """
+    for override in overrides:
+        if override.partition("=")[0].lstrip("+") in UNREAD:
+            raise UserError(
+                f"{override} would change nothing in a sweep, which makes a folder for each job, named by its number; "
+                "leave it out, and give hydra.sweep.dir=FOLDER for the folder of all of them"
             )
 
 

@@ -256,6 +256,16 @@ def test_a_sweep_that_torchrun_or_srun_has_started_is_refused(
     assert (code, error, begun(folder)) == (2, [sentence], [])
 
 
+@pytest.mark.parametrize("override", ["hydra.run.dir=mine", "hydra.sweep.subdir=${hydra.job.num}/run"])
+def test_a_folder_that_a_sweep_does_not_read_is_refused(override: str, folder: Path) -> None:
+    code, out, error = swept(folder, "seed=1,2", override, "hydra.sweep.dir=sweep")
+    assert (code, out, begun(folder), (folder / "sweep").exists()) == (2, [], [], False)
+    assert error == [
+        f"{override} would change nothing in a sweep, which makes a folder for each job, named by its number; leave it "
+        "out, and give hydra.sweep.dir=FOLDER for the folder of all of them"
+    ]
+
+
 def test_an_interval_is_no_grid(folder: Path) -> None:
     code, _, error = swept(folder, "x=interval(0,1)")
     assert (code, len(error), begun(folder)) == (2, 1, [])
