@@ -108,10 +108,9 @@ def check_folder(config: DictConfig, folder: Path) -> None:
         UserError: if the folder holds results or checkpoints, or files that a training would replace and did not write.
     """
     if "resume" not in config:  # it is of evaluate.py
-        if holds_run(folder):
-            raise UserError(f"{folder} holds a run, whose files would be replaced; give another hydra.run.dir")
+        check_holds_no_run(folder, "hydra.run.dir")
         return
-    check_records(folder)
+    check_records(folder, "hydra.run.dir")
     if config.resume is None:
         given = config.ckpt_path
         named = Path(os.path.expanduser(given)).absolute() if isinstance(given, str) else None
@@ -152,10 +151,26 @@ def check_is_new(folder: Path) -> None:
         )
 
 
-def check_records(folder: Path) -> None:
+def check_holds_no_run(folder: Path, option: str) -> None:
+    """Refuse to evaluate in the folder of a run.
+
+    Args:
+        option: that names the folder.
+
+    Raises:
+        UserError: if the folder holds results or checkpoints.
+    """
+    if holds_run(folder):
+        raise UserError(f"{folder} holds a run, whose files would be replaced; give another {option}")
+
+
+def check_records(folder: Path, option: str) -> None:
     """Refuse to replace a file of the user's own that has the name of a record of a run.
 
     A run writes provenance.json first.
+
+    Args:
+        option: that names the folder.
 
     Raises:
         UserError: naming it.
@@ -164,8 +179,15 @@ def check_records(folder: Path) -> None:
     if own and not (folder / PROVENANCE).exists() and not holds_run(folder):
         raise UserError(
             f"{own[0]} was not written by a run, since there is no {PROVENANCE} beside it, and this run would replace "
-            "it; give another hydra.run.dir, or rename the file"
+            f"it; give another {option}, or rename the file"
         )
+
+
+def is_folder_of_hydra(folder: Path) -> bool:
+    """Return whether a folder is Hydra's, which `RunLock` has checked before Hydra wrote there; `paths.run_dir` may
+    name another one.
+    """
+    return HydraConfig.initialized() and folder.resolve() == Path(HydraConfig.get().runtime.output_dir).resolve()
 
 
 def holds_run(folder: Path) -> bool:

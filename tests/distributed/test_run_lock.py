@@ -142,6 +142,24 @@ def test_a_run_in_the_folder_of_ones_own_files_is_refused_before_hydra_writes_th
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"metrics.csv": "mine", LOCK: ""}
 
 
+def test_a_folder_that_hydra_does_not_write_is_checked_for_ones_own_files_too(tmp_path: Path, pairs: list[str]) -> None:
+    (tmp_path / "metrics.csv").write_text("mine")
+    for resume in ("null", "auto"):
+        with pytest.raises(UserError, match=r"/metrics.csv was not written by a run, .+; give another paths.run_dir, "):
+            run_here(tmp_path, *pairs, f"resume={resume}")
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"metrics.csv": "mine", LOCK: ""}
+
+
+def test_files_that_hydra_has_written_into_its_folder_are_none_of_the_users_own(tmp_path: Path) -> None:
+    nowhere = ["data=parallel", "data.train=nowhere.tsv", "hydra.output_subdir=."]
+    answer = done(ROOT / "train.py", f"hydra.run.dir={tmp_path / 'new'}", *nowhere, folder=tmp_path)
+    assert "nowhere.tsv" in answer.stderr
+    (tmp_path / "config.yaml").write_text("mine")
+    named = [f"hydra.run.dir={tmp_path / 'new'}", f"paths.run_dir={tmp_path}"]
+    answer = done(ROOT / "train.py", *named, *nowhere, folder=tmp_path)
+    assert answer.stderr.startswith(f"{tmp_path}/config.yaml was not written by a run, ")
+
+
 def test_a_log_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
     check_log(tmp_path / "train.log")  # there is none
     (tmp_path / "train.log").write_text("a")
