@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 import sys
@@ -24,10 +23,11 @@ from seq2seq_attn.data.cleaning import cleaning_options
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.data.splitting import HELD_OUT, warn_of_decomposed, with_test_set
+from seq2seq_attn.distributed.run_lock import check_holds_no_run, only_process_in
 from seq2seq_attn.errors import UserError, command
+from seq2seq_attn.evaluation.earlier import EVALUATION, check_unrecorded, earlier_translations
 from seq2seq_attn.evaluation.pair_log_prob import score
-from seq2seq_attn.evaluation.report import build_report, record_report
-from seq2seq_attn.files import sha256
+from seq2seq_attn.evaluation.report import build_report, print_report, write_report
 from seq2seq_attn.inference.models import Models, load_models
 from seq2seq_attn.inference.precision import precision_plugin
 from seq2seq_attn.metric.attention import AttentionFigures
@@ -39,7 +39,7 @@ from seq2seq_attn.process import quieten
 from seq2seq_attn.text import printable
 from seq2seq_attn.training.build import build_metrics, sample_references
 from seq2seq_attn.training.checks import check_metrics
-from seq2seq_attn.training.results import is_file_name, translation_files, write_translations
+from seq2seq_attn.training.results import translation_files, write_translations
 from seq2seq_attn.training.translation_module import TranslationModule
 
 RUN_OPTIONS = {  # that an evaluation takes from the run, and their types
@@ -68,21 +68,30 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     models = load_models(paths, config.device, trust if isinstance(trust, str) else list(trust))
     if config.precision is not None:
         precision_plugin(config.precision, models.device)  # which refuses what it cannot be
-    if config.get("score") is not None:
+    scores_pairs, of_run = config.get("score") is not None, RUN_OPTIONS
+    if scores_pairs:
         check_unread(config)
         given = {"trainer.precision": config.precision, "batch_tokens": config.batch_tokens}
-        check_saved_options(models.config, {n: RUN_OPTIONS[n] for n, v in given.items() if not v}, models.files[0])
+        of_run = {name: RUN_OPTIONS[name] for name, value in given.items() if not value}
+    check_saved_options(models.config, of_run, models.files[0])
+    run_dir = Path(config.paths.run_dir)
+    with only_process_in(run_dir):
+        check_holds_no_run(run_dir, "paths.run_dir")
+        if not scores_pairs:
+            return evaluate_splits(config, models, run_dir)
         trainer = build_trainer(models.device, config.precision or models.config["trainer"]["precision"])
         return score(config, models, trainer.precision_plugin)
-    check_saved_options(models.config, RUN_OPTIONS, models.files[0])
+
+
+def evaluate_splits(config: DictConfig, models: Models, run_dir: Path) -> dict[str, Any]:
+    """Test the models, replace the results of an earlier evaluation of them in the folder, and return the report."""
     if models.config.get("objective") is not None:
         raise UserError(
             f"{models.files[0]} is pre-trained to restore text, and its results.json has its losses; fine-tune it with "
             "train.py init_from.run="
         )
     check_bootstrap(config.bootstrap)
-    run_dir = Path(config.paths.run_dir)
-    earlier = earlier_evaluation(run_dir, models.files)
+    earlier = earlier_translations(run_dir, models.files)
     uses_run_data = "data" not in config
     chosen = choose(config, models.config)
     if not models.model.reads_source:
@@ -93,18 +102,21 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     pl.seed_everything(models.config["seed"], workers=True, verbose=False)
     corpus = with_test_set(instantiate(chosen["data"], _convert_="all").load())
     check_languages(corpus, models)
-    if not models.model.reads_source:
-        corpus = corpus.one_sided()
+    splits = choose_splits(config.splits, corpus)
+    if models.model.reads_source:
+        written = [file for name in splits for file in translation_files(run_dir, name)]
+        check_unrecorded((file for file in written if file not in earlier), run_dir / EVALUATION)
+    else:
+        corpus, earlier = corpus.one_sided(), []  # without translations
     if uses_run_data and models.corpus not in (None, corpus.fingerprint):
-        check_held_out(models.files[0], corpus, choose_splits(config.splits, corpus))
-    module, attention = run_tests(config, chosen, models, corpus)
-    run_dir.mkdir(parents=True, exist_ok=True)
-    for name in earlier:
-        for file in translation_files(run_dir, name):
-            file.unlink(missing_ok=True)
-    write_translations(run_dir, module, corpus)
+        check_held_out(models.files[0], corpus, splits)
+    module, attention = run_tests(config, chosen, models, corpus, splits)
     report = build_report(module, attention, models, corpus, chosen, config.bootstrap)
-    record_report(run_dir, report)
+    for file in earlier:
+        file.unlink(missing_ok=True)
+    write_report(run_dir, report)  # first: by it the translations are known as those of an evaluation
+    write_translations(run_dir, module, corpus)
+    print_report(run_dir, report)
     return report
 
 
@@ -123,36 +135,13 @@ def check_unread(config: DictConfig) -> None:
         )
 
 
-def earlier_evaluation(run_dir: Path, checkpoints: Sequence[Path]) -> list[str]:
-    """Return the splits of an evaluation of the same model in this folder, whose files are to be replaced.
-
-    Raises:
-        UserError: if the evaluation there is of another model.
-    """
-    file = run_dir / "evaluation.json"
-    if not file.exists():
-        return []
-    try:
-        report = json.loads(file.read_text("utf-8"))
-        known, digests, splits = (report[name] for name in ("checkpoint", "sha256", "splits"))
-        known, digests = ([one] if isinstance(one, str) else sorted(one) for one in (known, digests))
-        if not all(map(is_file_name, splits)):
-            raise ValueError(f"no splits: {splits}")
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UserError(f"{file} is damaged; delete it, or give another hydra.run.dir") from error
-    if digests != sorted(map(sha256, checkpoints)):
-        raise UserError(f"{run_dir} holds the evaluation of {', '.join(known)}; give another hydra.run.dir")
-    return list(splits)
-
-
 def run_tests(
-    config: DictConfig, chosen: dict[str, Any], models: Models, corpus: LoadedCorpus
+    config: DictConfig, chosen: dict[str, Any], models: Models, corpus: LoadedCorpus, names: list[str]
 ) -> tuple[TranslationModule, dict[str, AttentionFigures]]:
-    """Test the splits that are asked for, as at the end of a run; then read their references once more for attention.
+    """Test the splits of these names, as at the end of a run; then read their references once more for attention.
 
     The attention figures of an ensemble are the mean of its members'.
     """
-    names = choose_splits(config.splits, corpus)
     if chosen["metric"]:
         warn_of_decomposed(corpus, names)
     datamodule = TranslationDataModule(

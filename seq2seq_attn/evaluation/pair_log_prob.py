@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ from seq2seq_attn.data.batch_sampler import Lengths, TokenBatchSampler
 from seq2seq_attn.data.cleaning import CONTROL, Cleaning, cleaning_options
 from seq2seq_attn.data.collate import collate_pairs
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.evaluation.earlier import check_unrecorded, earlier_record, model_record
+from seq2seq_attn.files import replacing
 from seq2seq_attn.inference.lines import UTF_16_NOTE, Line, count_lines, line_count, opened, read_lines
 from seq2seq_attn.inference.models import Models
 from seq2seq_attn.inference.output import refuse_one_file, written
@@ -46,7 +49,7 @@ class PairScore(NamedTuple):
 
 
 def score(config: DictConfig, models: Models, precision: Precision) -> dict[str, Any]:
-    """Write `scores.tsv`, a line for each pair, print the sums and return them."""
+    """Write `scores.tsv`, a line for each pair, and the model to `scores.json`; print the sums and return them."""
     precision.convert_module(models.model.to(models.device))
     batch_tokens = config.batch_tokens or models.config["batch_tokens"]
     named = [config.score] if isinstance(config.score, str) else list(config.score)
@@ -55,6 +58,9 @@ def score(config: DictConfig, models: Models, precision: Precision) -> dict[str,
         raise UserError(f"score names {len(files)} files; give score=FILE, or score=[SOURCE,TARGET]")
     file = Path(config.paths.run_dir) / "scores.tsv"
     refuse_one_file([*(("score", given) for given in files), ("paths.run_dir", str(file))], {"score"})
+    record = file.with_name("scores.json")
+    if not earlier_record(record, models.files, "scores"):
+        check_unrecorded([file], record)
     file.parent.mkdir(parents=True, exist_ok=True)
     sums: dict[str, Any] = {"pairs": 0, "tokens": 0, "log_prob": 0.0}
     shown = sys.stderr.isatty()
@@ -74,6 +80,8 @@ def score(config: DictConfig, models: Models, precision: Precision) -> dict[str,
             advance(len(window))
         if not sums["pairs"]:
             raise UserError(f"score={files[0]} is empty; give a file with a source and a target on each line")
+        with replacing(record) as described:  # before the scores have their name
+            described.write((json.dumps(model_record(models.files), indent=2, ensure_ascii=False) + "\n").encode())
     print_sums(file, sums)
     return sums
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from seq2seq_attn.data.corpus import LoadedCorpus
-from seq2seq_attn.files import replacing, sha256
+from seq2seq_attn.evaluation.earlier import EVALUATION, model_record
+from seq2seq_attn.files import replacing
 from seq2seq_attn.inference.models import Models
 from seq2seq_attn.metric.attention import AttentionFigures
 from seq2seq_attn.metric.bleu import default_scorer
@@ -42,12 +43,8 @@ def build_report(
 
     The checkpoint and its SHA-256 are lists for an ensemble.
     """
-    files = [str(file) for file in models.files]
-    digests = [sha256(file) for file in models.files]
-    alone = len(files) == 1
     return {
-        "checkpoint": files[0] if alone else files,
-        "sha256": digests[0] if alone else digests,
+        **model_record(models.files),
         "seed": models.config["seed"],
         "choices": chosen["choices"],
         "num_parameters": sum(p.numel() for p in models.model.parameters()),
@@ -99,10 +96,13 @@ def split_report(
     }
 
 
-def record_report(run_dir: Path, report: dict[str, Any]) -> None:
-    """Write the report, and print its figures, the main metric by length, signatures and the folder."""
-    with replacing(run_dir / "evaluation.json") as stream:
+def write_report(run_dir: Path, report: dict[str, Any]) -> None:
+    with replacing(run_dir / EVALUATION) as stream:
         stream.write((json.dumps(report, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def print_report(run_dir: Path, report: dict[str, Any]) -> None:
+    """Print the figures, the main metric by length, signatures and the folder."""
     console, choices, splits = plain_console(), report["choices"], report["splits"]
     first, columns = next(iter(splits.values())), list(splits.values())
     title = f"{choices['model']} · attention={choices['attention']} · data={choices['data']}"

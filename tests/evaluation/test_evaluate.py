@@ -21,6 +21,7 @@ from training.test_run import command
 
 from seq2seq_attn.checkpoint.load import load
 from seq2seq_attn.data.collate import collate_pairs
+from seq2seq_attn.distributed.run_lock import lock
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.translator import Translator
 
@@ -281,12 +282,68 @@ class ReachedError(Exception):
     """The test would have begun."""
 
 
+def reach(*_: Any) -> None:
+    raise ReachedError
+
+
+@pytest.mark.parametrize("kind", ["tsv", "hypotheses", "references"])
+def test_a_file_of_the_users_own_is_not_replaced_by_an_evaluation(
+    kind: str, run: Path, evaluation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation_module, "run_tests", reach)
+    own = tmp_path / f"translations_val.{kind}"
+    own.write_text("mine")
+    of_test = report(evaluation)
+    del of_test["splits"]["val"]
+    for record in (None, of_test):
+        if record is not None:
+            (tmp_path / "evaluation.json").write_text(json.dumps(record), "utf-8")
+        with pytest.raises(
+            UserError,
+            match=rf"^{own} was not written by an evaluation, since no evaluation.json beside it names it, and this "
+            r"one would replace it; give another hydra.run.dir, or rename the file$",
+        ):
+            evaluated(tmp_path, f"ckpt_path={run}", "splits=[test,val]")
+        with pytest.raises(ReachedError):
+            evaluated(tmp_path, f"ckpt_path={run}", "splits=[test]")
+    assert own.read_text() == "mine"
+
+
+def test_an_evaluation_that_ends_before_its_translations_are_written_can_be_repeated(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(run_dir: Path, *_: Any) -> None:
+        (run_dir / "translations_val.tsv").write_text("the first of three")
+        raise KeyboardInterrupt
+
+    given = (f"ckpt_path={run}", "splits=val", "bootstrap=0", "search=greedy")
+    with monkeypatch.context() as patched:
+        patched.setattr(evaluation_module, "write_translations", killed)
+        with pytest.raises(KeyboardInterrupt):
+            evaluated(tmp_path, *given)
+    evaluated(tmp_path, *given)
+    assert len(columns(tmp_path / "translations_val.tsv")) == 3
+
+
+@pytest.mark.parametrize("option", ["splits=[test]", "score=pairs.tsv"])
+def test_the_folder_of_a_run_is_not_written_by_whatever_option_it_is_named(option: str, run: Path) -> None:
+    with pytest.raises(
+        UserError, match=rf"^{run} holds a run, whose files would be replaced; give another paths.run_dir$"
+    ):
+        evaluated(run, f"ckpt_path={run}", option)
+
+
+def test_a_folder_in_which_another_process_is_at_work_is_not_written(run: Path, tmp_path: Path) -> None:
+    with (
+        lock(tmp_path),
+        pytest.raises(UserError, match=rf"^another process is at work in {tmp_path}; wait for it, or end it"),
+    ):
+        evaluated(tmp_path, f"ckpt_path={run}")
+
+
 def test_a_test_set_that_is_held_out_of_changed_data_is_refused_and_another_change_is_warned_of(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def reach(*_: Any) -> None:
-        raise ReachedError
-
     monkeypatch.setattr(evaluation_module, "run_tests", reach)
     file = tmp_path / "changed.ckpt"
     checkpoint = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)

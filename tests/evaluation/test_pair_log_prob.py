@@ -211,6 +211,44 @@ def test_a_file_of_pairs_is_not_replaced_by_their_scores(checkpoints: dict[str, 
     assert pairs.read_text() == "a cat\tun chat\n"
 
 
+def test_scores_replace_those_of_the_same_model_alone_and_no_file_of_the_users_own(
+    checkpoints: dict[str, Path], tmp_path: Path
+) -> None:
+    pairs, folder = write(tmp_path / "pairs.tsv", ["a cat\tun chat"]), tmp_path / "scored"
+    scores, record = folder / "scores.tsv", folder / "scores.json"
+
+    def scored(names: str) -> None:
+        path = f"[{','.join(str(checkpoints[name]) for name in names.split())}]"
+        evaluate(config(path, folder, f"score={pairs}"))
+
+    def refused(names: str, sentence: str) -> None:
+        before = {file.name: file.read_bytes() for file in folder.iterdir()}
+        with pytest.raises(UserError, match=sentence):
+            scored(names)
+        assert {file.name: file.read_bytes() for file in folder.iterdir()} == before | {"run.lock": b""}
+
+    folder.mkdir()
+    scores.write_text("mine")
+    refused(
+        "rnn",
+        rf"^{scores} was not written by an evaluation, since no scores.json beside it names it, and this one would "
+        r"replace it; give another hydra.run.dir, or rename the file$",
+    )
+    scores.unlink()
+    record.write_text('{"mine": 1}')
+    refused("rnn", rf"^{record} is damaged; delete it, or give another hydra.run.dir$")
+    record.unlink()
+    for _ in range(2):
+        scored("rnn")
+    assert len(rows(folder)) == 1
+    for another in ("other", "rnn other"):
+        refused(another, rf"^{folder} holds the scores of {checkpoints['rnn']}; give another hydra.run.dir$")
+    scores.unlink()
+    record.unlink()
+    for names in ("rnn other", "other rnn"):
+        scored(names)
+
+
 def test_files_that_are_not_in_step_or_not_two_or_not_there_are_refused(
     checkpoints: dict[str, Path], tmp_path: Path
 ) -> None:

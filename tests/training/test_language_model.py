@@ -145,8 +145,10 @@ def test_text_without_a_language_model_is_refused(tmp_path: Path) -> None:
 def test_an_evaluation_has_the_figures_of_the_run_and_no_translations(run: Path, tmp_path: Path) -> None:
     given = [f"ckpt_path={run}", f"paths.run_dir={tmp_path}", f"paths.cache_dir={run.parent / 'cache'}", "device=cpu"]
     with initialize_config_dir(str(CONF), version_base="1.3"):
-        config = compose("evaluate", [*given, "choices.data=null"])
-    report = evaluate(config)["splits"]["test"]
+        configs = [compose("evaluate", [*given, "choices.data=null"]) for _ in range(2)]
+    (tmp_path / "translations.tsv").write_text("mine")
+    report, _ = (evaluate(config)["splits"]["test"] for config in configs)
+    assert (tmp_path / "translations.tsv").read_text() == "mine"
     found = json.loads((run / "results.json").read_text())
     for name in ("ppl", "bits_per_token", "bits_per_character"):
         assert report[name] == pytest.approx(found[f"test/{name}"], rel=1e-5)
