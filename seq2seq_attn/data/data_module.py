@@ -70,7 +70,7 @@ class TranslationDataModule(pl.LightningDataModule):
     ) -> None:
         super().__init__()
         self.corpus, self.tokenizer, self.links = corpus, tokenizer, links or {}
-        self.objective = objective
+        self.noise = None if objective is None else Noise(objective, tokenizer, seed)
         self.batch_tokens, self.eval_batch_tokens = batch_tokens, eval_batch_tokens or batch_tokens
         self.batch_sentences = batch_sentences
         self.seed, self.num_workers = seed, num_workers
@@ -226,7 +226,7 @@ class TranslationDataModule(pl.LightningDataModule):
         Sampled segmentations are longer, and noise makes a source and a target of one text.
         """
         draws = self.tokenizer.sampling_alpha > 0.0
-        if not draws and self.objective is None:
+        if not draws and self.noise is None:
             return self.batch_tokens
         encoded, split = self.encoded("train"), self.corpus.splits["train"]
         sampler = TokenBatchSampler(
@@ -239,12 +239,7 @@ class TranslationDataModule(pl.LightningDataModule):
         )
         plain = BatchDataset(split, encoded, self.tokenizer)
         drawn = BatchDataset(
-            split,
-            encoded,
-            self.tokenizer,
-            seeded_by=sampler if draws else None,
-            noise=None if self.objective is None else Noise(self.objective, self.tokenizer, self.seed),
-            noise_epoch=sampler,
+            split, encoded, self.tokenizer, seeded_by=sampler if draws else None, noise=self.noise, noise_epoch=sampler
         )
         growth = max(num_tokens(drawn, rows) / num_tokens(plain, rows) for rows in islice(sampler, 20))
         return max(1, int(self.batch_tokens / growth))
@@ -261,7 +256,7 @@ class TranslationDataModule(pl.LightningDataModule):
             self.tokenizer,
             seeded_by=sampler if draws else None,
             links=self.links.get(name),
-            noise=None if self.objective is None else Noise(self.objective, self.tokenizer, self.seed),
+            noise=self.noise,
             noise_epoch=sampler if name == "train" else None,
             max_length=self.max_length,
         )

@@ -14,6 +14,8 @@ from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.data.demo import DemoCorpus
 from seq2seq_attn.data.tatoeba import TatoebaCorpus
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.objective.denoising import Denoising
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -233,3 +235,17 @@ def test_a_copy_of_a_batch_to_a_gpu_is_not_waited_for(corpus, tmp_path, monkeypa
     for kind in ("cuda", "cpu"):
         data.transfer_batch_to_device(batch, torch.device(kind), 0)
     assert set(given) == {(torch.device("cuda"), True), (torch.device("cpu"), False)}
+
+
+def test_noise_is_refused_at_once_where_the_tokenizer_has_too_few_sentinels(corpus, tmp_path):
+    tokenizer = SentencePieceTokenizer("unigram", 60, True, 0.0, str(tmp_path), num_sentinels=5)
+    tokenizer.train([], corpus.splits["train"].targets)
+
+    def make_noise(num_sentinels):
+        noise = Denoising(noise_density=0.15, mean_span_length=3.0, num_sentinels=num_sentinels)
+        options = {"batch_tokens": 512, "seed": 1, "cache_dir": str(tmp_path), "objective": noise}
+        return TranslationDataModule(corpus.one_sided(), tokenizer, **options).noise
+
+    assert make_noise(5) is not None
+    with pytest.raises(UserError, match=r"^Denoising needs 7 sentinels, and the tokenizer .* has 5; leave out token"):
+        make_noise(7)
