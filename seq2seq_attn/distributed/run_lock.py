@@ -81,7 +81,7 @@ class RunLock(Callback):
     """A callback of Hydra's that takes the lock before Hydra writes into the folder; rank 0 holds it for all ranks.
 
     The folder of a run is refused to all but its continuation, before its .hydra is overwritten. A new folder into
-    which the task has written nothing, because its start has failed, is removed at the end.
+    which the task has written no file, because its start has failed, is removed at the end.
     """
 
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
@@ -97,8 +97,9 @@ class RunLock(Callback):
         except UserError as error:  # Hydra would turn it into a warning
             print(error, file=sys.stderr)
             sys.exit(EXIT_CODE)
-        configs = {subfolder, *(subfolder / f"{name}.yaml" for name in ("config", "hydra", "overrides"))}
-        UNTIL_EXIT.callback(remove_unused, new, {Path(LOCK), Path(f"{config.hydra.job.name}.log"), *configs})
+        made = {subfolder, *(subfolder / f"{name}.yaml" for name in ("config", "hydra", "overrides"))}
+        made |= {Path(LOCK), Path(f"{config.hydra.job.name}.log"), Path("checkpoints")}  # without a file in it
+        UNTIL_EXIT.callback(remove_unused, new, made)
 
 
 def check_folder(config: DictConfig, folder: Path) -> None:

@@ -172,15 +172,24 @@ def test_a_log_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
         check_log(tmp_path / "folder")
 
 
-@pytest.mark.parametrize("kept", [[], ["mine/note.txt"], ["mine/run/"]])
-def test_a_start_that_fails_removes_the_folders_that_it_has_made_and_no_other(kept: list[str], tmp_path: Path) -> None:
+NOWHERE = "data.train=nowhere.tsv"  # refused before anything is made in the folder
+UNTRAINED = "optimizer=muon model=conv attention=luong_dot"  # refused by the optimizer, with checkpoints/ there
+
+
+@pytest.mark.parametrize(
+    ("kept", "wrong"), [([], NOWHERE), (["mine/note.txt"], NOWHERE), (["mine/run/"], NOWHERE), ([], UNTRAINED)]
+)
+def test_a_start_that_fails_removes_the_folders_that_it_has_made_and_no_other(
+    kept: list[str], wrong: str, pairs: list[str], tmp_path: Path
+) -> None:
     for name in kept:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).mkdir() if name.endswith("/") else (tmp_path / name).touch()
     folder = tmp_path / "mine" / "run" / "new"
-    nowhere = ["data=parallel", "data.train=nowhere.tsv", f"hydra.run.dir={folder}"]
-    answer = done(ROOT / "train.py", *nowhere, folder=ROOT)
+    given = ["data=parallel", *pairs, "tokenizer.vocab_size=40", "trainer=cpu", f"hydra.run.dir={folder}"]
+    answer = done(ROOT / "train.py", *given, *wrong.split(), folder=ROOT)
     assert answer.returncode == 2, answer.stderr
+    assert ("optimizer=muon finds no matrix" in answer.stderr) == (wrong == UNTRAINED), answer.stderr
     left = {f"{path.relative_to(tmp_path)}{'/' * path.is_dir()}" for path in tmp_path.rglob("*")}
     assert left == {*kept, *(["mine/"] if kept else [])}
 
