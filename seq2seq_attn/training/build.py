@@ -166,8 +166,15 @@ def sample_references(corpus: LoadedCorpus) -> list[str]:
     ]
 
 
-def start_loggers(trainer: Any, config: dict[str, Any]) -> None:
-    """Give the loggers the options, which starts their runs; folders of this machine stay out of them."""
+def start_loggers(trainer: Any, config: dict[str, Any], *, continues: bool = False) -> None:
+    """Add the chosen loggers, and give them the options, which starts their runs; folders of this machine stay out.
+
+    Args:
+        continues: the run goes on from the latest checkpoint of its own folder, so its loggers continue theirs.
+    """
+    own = {"resume": "auto"} if continues else {}
+    options = [logger | (own if "resume" in logger else {}) for logger in config.get("logger", {}).values()]
+    trainer.loggers = [*trainer.loggers, *(instantiate(logger, _convert_="all") for logger in options)]
     shared = without_folders(config)
     for logger in trainer.loggers:
         if isinstance(logger, WandbRun):
@@ -176,25 +183,21 @@ def start_loggers(trainer: Any, config: dict[str, Any]) -> None:
             logger.log_hyperparams(shared)
 
 
-def build_trainer(config: dict[str, Any], run_dir: Path, *, continues: bool = False) -> pl.Trainer:
-    """Return Lightning's Trainer with the chosen callbacks and loggers, except those that its own options disable.
+def build_trainer(config: dict[str, Any], run_dir: Path) -> pl.Trainer:
+    """Return Lightning's Trainer with the chosen callbacks, except those that its own options disable.
 
-    Args:
-        continues: the run goes on from the latest checkpoint of its own folder, so its loggers continue theirs.
+    Its only logger is that of metrics.csv: others, which `start_loggers` adds, write files as soon as they are made.
     """
     off = tuple(kind for option, kinds in SWITCHES.items() if not config["trainer"][option] for kind in kinds)
     callbacks = [instantiate(callback, _convert_="all") for callback in config.get("callback", {}).values()]
     callbacks = [callback for callback in callbacks if not isinstance(callback, off)]
-    own = {"resume": "auto"} if continues else {}
-    options = [logger | (own if "resume" in logger else {}) for logger in config.get("logger", {}).values()]
-    loggers = [instantiate(logger, _convert_="all") for logger in options]
     accelerator = without_mps(config["trainer"]["accelerator"])
     try:
         plugins = [instantiate(plugin, _convert_="all") for plugin in config["trainer"]["plugins"] or []]
         trainer: pl.Trainer = instantiate(
             config["trainer"] | {"accelerator": accelerator},
             callbacks=[ExactResume(), *callbacks],
-            logger=[CsvLogger(run_dir), *loggers],
+            logger=CsvLogger(run_dir),
             plugins=[*without_requeue(plugins), AtomicCheckpointIO(run_dir / "checkpoints")],
             default_root_dir=str(run_dir),
             _convert_="all",

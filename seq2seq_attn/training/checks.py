@@ -26,6 +26,7 @@ from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.distributed.rank_overrides import is_first
 from seq2seq_attn.distributed.run_lock import BEST
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.factory import named_arguments
 from seq2seq_attn.options import class_named, typed
 from seq2seq_attn.position.position_encoding import PositionEncoding
 from seq2seq_attn.search.limits import Limits
@@ -411,6 +412,19 @@ def check_link_figure(config: dict[str, Any], links: Container[str]) -> None:
         raise UserError(
             f"{next(iter(OF_LINKS))} needs links of the validation pairs, and guided_alignment has none; choose "
             "another figure, such as monitor=val/loss"
+        )
+
+
+def check_end(trainer: Any, scheduler: Any) -> None:
+    """Refuse a schedule over the whole run where nothing says how many updates that is.
+
+    Args:
+        scheduler: the partial of a schedule.
+    """
+    if "total_steps" in named_arguments(scheduler) and trainer.max_epochs == trainer.max_steps == -1:
+        raise UserError(
+            f"scheduler={scheduler.func.__name__} must know how long the run is; give trainer.max_epochs or "
+            "trainer.max_steps, or use scheduler=inverse_sqrt"
         )
 
 

@@ -16,7 +16,7 @@ from seq2seq_attn.distributed.run_folder import announce
 from seq2seq_attn.distributed.sweep_job import sweep_job
 from seq2seq_attn.options import FIRST, TRAIN, check_options
 from seq2seq_attn.training.build import build, build_trainer, start_loggers
-from seq2seq_attn.training.checks import check_config, check_groups, check_interval, check_run, check_shares
+from seq2seq_attn.training.checks import check_config, check_end, check_groups, check_interval, check_run, check_shares
 from seq2seq_attn.training.devices import check_processes, check_requeued
 from seq2seq_attn.training.environment import run_environment
 from seq2seq_attn.training.initialize import initialize
@@ -46,14 +46,15 @@ def train(composed: DictConfig) -> dict[str, Any]:
         module, datamodule = build(composed, kept_tokenizer(composed, resumed, parent))
         check_run(module, datamodule, resumed)
         initialize(module, datamodule, parent, resumed)
-        prepare_run_folder(run_dir)
         announce(str(run_dir))  # the other ranks have waited for the caches to be filled
-        continues = resumed is not None and is_latest_of(Path(resumed.file), run_dir)
-        trainer = build_trainer(module.config, run_dir, continues=continues)
+        trainer = build_trainer(module.config, run_dir)
         check_processes(trainer)
+        check_end(trainer, module.scheduler)
         check_interval(trainer, datamodule)
         check_shares(trainer, datamodule)
-        start_loggers(trainer, module.config)
+        prepare_run_folder(run_dir)
+        continues = resumed is not None and is_latest_of(Path(resumed.file), run_dir)
+        start_loggers(trainer, module.config, continues=continues)
         trainer.callbacks.insert(0, RecordStart(run_dir))  # type: ignore[attr-defined]
         ckpt_path = None if resumed is None else resumed.file
         del resumed, parent  # their tensors

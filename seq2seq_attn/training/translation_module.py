@@ -296,13 +296,9 @@ class TranslationModule(pl.LightningModule):
         else:
             optimizer = self.optimizer(groups)
         if "total_steps" in named_arguments(self.scheduler):
-            total = self.planned_steps = run_length(self.trainer, self.resumed_at)
-            if math.isinf(total):
-                raise UserError(
-                    f"scheduler={self.scheduler.func.__name__} must know how long the run is; give trainer.max_epochs "
-                    "or trainer.max_steps, or use scheduler=inverse_sqrt"
-                )
-            scheduler = self.scheduler(optimizer, total_steps=total)
+            self.planned_steps = run_length(self.trainer, self.resumed_at)
+            assert math.isfinite(self.planned_steps)  # any other run is refused
+            scheduler = self.scheduler(optimizer, total_steps=self.planned_steps)
         else:
             scheduler = self.scheduler(optimizer)
         self.first_groups = [

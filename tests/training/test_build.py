@@ -119,3 +119,13 @@ def test_loggers_get_no_folder_of_this_machine() -> None:
     assert options["callback"] == {"checkpoint": {"dirpath": "checkpoints"}}
     assert options["data"] == {"train": ["a.en", "b.fr"], "seed": 1}
     assert config["paths"]["run_dir"] == "/data/alice/runs/1"
+
+
+def test_loggers_are_made_when_they_are_started_since_they_may_write_files(tmp_path: Path) -> None:
+    config: Any = {name: OmegaConf.to_container(composed("trainer=cpu")[name]) for name in ("trainer", "paths")}
+    config["paths"]["run_dir"] = str(tmp_path)
+    config["logger"] = {"mine": {"_target_": "seq2seq_attn.logger.csv_logger.CsvLogger", "folder": "other"}}
+    trainer: Any = build_trainer(config, tmp_path)
+    assert [logger.save_dir for logger in trainer.loggers] == [str(tmp_path)]
+    start_loggers(trainer, config)
+    assert [logger.save_dir for logger in trainer.loggers] == [str(tmp_path), "other"]

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import pytorch_lightning as pl
-from configs import compose_train, composed, model_of
+from configs import built, compose_train, composed, model_of
 from omegaconf import OmegaConf
 
 from seq2seq_attn.errors import UserError
@@ -19,6 +19,7 @@ from seq2seq_attn.training.checks import (
     PARTS,
     check_best,
     check_config,
+    check_end,
     check_groups,
     check_interval,
     check_lengths,
@@ -200,6 +201,19 @@ def test_sentences_longer_than_the_models_positions_are_refused_before_training(
 )
 def test_the_slot_of_an_override(override: str, slot: str) -> None:
     assert slot_of(override) == slot
+
+
+def test_a_schedule_over_a_run_without_an_end_is_refused() -> None:
+    def check(scheduler: str, **limits: int) -> None:
+        trainer = SimpleNamespace(**({"max_epochs": -1, "max_steps": -1} | limits))
+        check_end(trainer, built(composed(f"scheduler={scheduler}").scheduler))
+
+    check("inverse_sqrt")
+    check("cosine", max_epochs=3)
+    check("cosine", max_steps=7)
+    for name in ("cosine", "linear", "wsd"):
+        with pytest.raises(UserError, match=rf"^scheduler={name} must know how long the run is; give trainer\.max_epo"):
+            check(name)
 
 
 @pytest.mark.parametrize(("limit", "batches"), [(1.0, 12), (0.5, 6), (4, 4), (100, 12)])

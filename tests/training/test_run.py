@@ -116,6 +116,24 @@ def test_the_log_has_a_line_for_the_validation_and_one_for_the_end(run: Path) ->
     assert end == f"The training ends in epoch 1 after step {STEPS}: trainer.max_steps={STEPS} is reached"
 
 
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("trainer.val_check_interval=1000", "is more than the 7 batches of an epoch"),
+        ("trainer.limit_train_batches=0.001", "of 7 batches is less than one"),
+        ("trainer.max_epochs=-1", "^scheduler=cosine must know how long the run is"),
+        ("trainer.accelerator=gpu", "trainer=cpu needs no GPU$"),
+    ],
+)
+def test_a_run_that_is_refused_writes_nothing_into_its_folder(
+    override: str, sentence: str, pairs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytorch_lightning.accelerators.cuda.num_cuda_devices", lambda: 0)
+    with pytest.raises(UserError, match=sentence):
+        run_here(tmp_path, *pairs, override)
+    assert [path.name for path in tmp_path.iterdir()] == ["run.lock"]
+
+
 def test_a_warning_of_a_library_is_a_line_of_the_log_too(caplog: pytest.LogCaptureFixture) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("always")
