@@ -14,13 +14,14 @@ from typing import IO, Any, final
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.experimental.callback import Callback
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.distributed.rank_overrides import is_first
 from seq2seq_attn.errors import EXIT_CODE, UserError
 
 LOCK = "run.lock"
 PROVENANCE, RECORDS = "provenance.json", ("config.yaml", "metrics.csv")
+TRANSLATIONS = ("translations*.tsv", "translations*.hypotheses", "translations*.references")
 BEST, LAST, PREVIOUS = "best.ckpt", "last.ckpt", "previous.ckpt"  # previous: the one that last has replaced
 HELD: set[Path] = set()  # by this process
 UNTIL_EXIT = ExitStack()  # of the command
@@ -166,7 +167,7 @@ def check_holds_no_run(folder: Path, option: str) -> None:
 
 
 def check_records(folder: Path, option: str) -> None:
-    """Refuse to replace a file of the user's own that has the name of a record of a run.
+    """Refuse to replace a file of the user's own that has the name of a record or of translations of a run.
 
     A run writes provenance.json first.
 
@@ -177,6 +178,7 @@ def check_records(folder: Path, option: str) -> None:
         UserError: naming it.
     """
     own = [folder / name for name in RECORDS if os.path.lexists(folder / name)]
+    own += sorted(path for pattern in TRANSLATIONS for path in folder.glob(pattern))
     if own and not (folder / PROVENANCE).exists() and not holds_run(folder):
         raise UserError(
             f"{own[0]} was not written by a run, since there is no {PROVENANCE} beside it, and this run would replace "
@@ -188,7 +190,9 @@ def is_folder_of_hydra(folder: Path) -> bool:
     """Return whether a folder is Hydra's, which `RunLock` has checked before Hydra wrote there; `paths.run_dir` may
     name another one.
     """
-    return HydraConfig.initialized() and folder.resolve() == Path(HydraConfig.get().runtime.output_dir).resolve()
+    if not HydraConfig.initialized() or OmegaConf.is_missing(HydraConfig.get().runtime, "output_dir"):
+        return False
+    return folder.resolve() == Path(HydraConfig.get().runtime.output_dir).resolve()
 
 
 def holds_run(folder: Path) -> bool:

@@ -113,7 +113,7 @@ def test_links_to_nothing_are_a_run_too_and_a_link_in_a_run_is_of_it(tmp_path: P
 
 
 @pytest.mark.parametrize("resume", [None, "auto"])
-@pytest.mark.parametrize("name", ["config.yaml", "metrics.csv"])
+@pytest.mark.parametrize("name", ["config.yaml", "metrics.csv", "translations.tsv", "translations_web.references"])
 def test_a_file_of_the_users_own_is_not_replaced_by_a_run(name: str, resume: str | None, tmp_path: Path) -> None:
     def asked(**options: str | None) -> None:
         check_folder(DictConfig({"resume": resume, "ckpt_path": None} | options), tmp_path)
@@ -124,7 +124,7 @@ def test_a_file_of_the_users_own_is_not_replaced_by_a_run(name: str, resume: str
         UserError, match=f"^{tmp_path / name} was not written by a run, since there is no provenance.json beside"
     ):
         asked()
-    check_folder(DictConfig({}), tmp_path)  # of evaluate.py, which writes neither
+    check_folder(DictConfig({}), tmp_path)  # of evaluate.py, which checks what it writes
     (tmp_path / "provenance.json").touch()  # a run that was killed before its first checkpoint
     asked()
     (tmp_path / "provenance.json").unlink()
