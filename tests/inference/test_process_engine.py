@@ -11,7 +11,7 @@ import torch
 from tiny import SENTENCES, write_checkpoint
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.inference import process_engine
+from seq2seq_attn.inference import process_engine, translator
 from seq2seq_attn.inference.choose_search import choose_search
 from seq2seq_attn.inference.engine import SearchBatch
 from seq2seq_attn.inference.process_engine import ProcessEngine
@@ -113,11 +113,12 @@ def test_an_interrupt_ends_the_processes_and_the_next_call_starts_others(
     assert len(list(engine.translate_batches(batches, search))) == 2
 
 
-def test_other_engines_and_devices_are_refused(file: Path) -> None:
+def test_other_engines_and_devices_are_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="num_processes=2 is for engine=torch on a CPU; leave it out"):
         Translator.load(file, engine="ctranslate2", num_processes=2)
     with pytest.raises(UserError, match="num_processes=2 is for engine=torch on a CPU; leave it out, or give device="):
-        Translator.load(file, device="meta", num_processes=2)
+        monkeypatch.setattr(translator, "choose_device", torch.device)
+        Translator.load(file, device="cuda", num_processes=2)
 
 
 @pytest.mark.slow
