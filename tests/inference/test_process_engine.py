@@ -116,8 +116,8 @@ def test_an_interrupt_ends_the_processes_and_the_next_call_starts_others(
 def test_other_engines_and_devices_are_refused(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="num_processes=2 is for engine=torch on a CPU; leave it out"):
         Translator.load(file, engine="ctranslate2", num_processes=2)
+    monkeypatch.setattr(translator, "choose_device", torch.device)
     with pytest.raises(UserError, match="num_processes=2 is for engine=torch on a CPU; leave it out, or give device="):
-        monkeypatch.setattr(translator, "choose_device", torch.device)
         Translator.load(file, device="cuda", num_processes=2)
 
 
