@@ -66,8 +66,8 @@ class AttentionMap(pl.Callback):
                     if hasattr(logger, "log_image"):
                         step = logged_step(trainer)
                         logger.log_image(f"attention/{name}", [str(picture)], step=step, caption=[caption])
-        if not present & set(self.slots):
-            self._warn(f"this model has {' and '.join(sorted(present))}; set callback.attention_map.slots")
+        if present and not present & set(self.slots):
+            self._warn(f"callback.attention_map.slots names none of this model's: {', '.join(sorted(present))}")
 
     def _sources(self, trainer: Any, tokenizer: Any) -> list[tuple[str, list[int]]]:
         sources = trainer.datamodule.corpus.splits["val"].sources[: 50 * self.num_sentences]

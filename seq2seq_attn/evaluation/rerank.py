@@ -117,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if not given.models:
         parser.error("there is no further model; give --model RUN or --reverse RUN")
     if not all(map(math.isfinite, given.weights or ())):
-        parser.error(f"--weights {' '.join(map(str, given.weights))} are not all finite; give numbers")
+        parser.error(f"--weights {' '.join(map(str, given.weights))} must be finite numbers")
     if given.weights is not None and len(given.weights) != len(given.models):
         parser.error(f"weights: {len(given.weights)}, models: {len(given.models)}; give one weight for each model")
     files = [("the n-best list", given.nbest), ("the source", given.source), ("the output", given.output)]

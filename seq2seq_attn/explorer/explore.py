@@ -13,7 +13,7 @@ from seq2seq_attn.errors import UserError, command
 from seq2seq_attn.explorer.look import Explorer
 from seq2seq_attn.explorer.one_file import check_page, read_sentences, write_page
 from seq2seq_attn.inference.translator import Translator
-from seq2seq_attn.options import EXPLORE, check_options
+from seq2seq_attn.options import EXPLORE, check_options, typed
 from seq2seq_attn.paths import given_path
 
 
@@ -33,7 +33,7 @@ def explore(config: DictConfig) -> None:
             explorer = load(options)
             serve(explorer.models, explorer.look, listener, open_browser=options["open"])
         return
-    ignored = [f"{name}={options[name]}".lower() for name in ("port", "open") if options[name] not in (None, False)]
+    ignored = [f"{name}={typed(options[name])}" for name in ("port", "open") if options[name] not in (None, False)]
     if ignored:
         raise UserError(f"page= writes a file and serves nothing; leave out {', '.join(ignored)}")
     page, file = given_path(options["page"], "page"), str(given_path(options["input"], "input"))

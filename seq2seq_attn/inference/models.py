@@ -88,7 +88,7 @@ def choose_device(name: str) -> torch.device:
         raise UserError(f"device={name} {NO_FLOAT64}; use device=cpu")
     try:
         probe = torch.zeros((), device=name)
-        probe.item()  # which `meta` has not
+        probe.item()  # a tensor of device meta holds no number
         return probe.device
     except (RuntimeError, AssertionError) as error:
         raise UserError(

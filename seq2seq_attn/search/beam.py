@@ -150,8 +150,8 @@ class BeamSearch(Search):
         if received is not None:
             if step.attention is None:
                 raise UserError(
-                    f"search.coverage_penalty={self.coverage_penalty} needs attention to a source, which a language "
-                    "model has not; use 0"
+                    f"search.coverage_penalty={self.coverage_penalty} needs attention to a source, and a language "
+                    "model has none; use 0"
                 )
             received = received + step.attention
         return step.log_probs, replace(beam, state=step.state, attention_received=received)

@@ -99,7 +99,7 @@ def check_config(composed: DictConfig) -> None:
 def check_unread(composed: DictConfig) -> None:
     """Refuse options that nothing reads, since another that they need is not given."""
     guided = composed.guided_alignment
-    needs = {
+    unread = {
         "token_dropout.source": (
             composed.token_dropout.source > 0 and composed.model.get("encoder") is None,
             "a language model reads no source",
@@ -117,8 +117,8 @@ def check_unread(composed: DictConfig) -> None:
             "the runs link words for guided_alignment.links=self alone",
         ),
     }
-    for option, (unread, reason) in needs.items():
-        if unread:
+    for option, (is_unread, reason) in unread.items():
+        if is_unread:
             raise UserError(f"{option} would change nothing, because {reason}; leave it out")
 
 

@@ -38,7 +38,7 @@ def choose_monitor(composed: DictConfig) -> None:
     usual = modes[composed.monitor]
     composed.monitor_mode = composed.monitor_mode or usual
     if composed.monitor_mode != usual and composed.monitor not in OF_ATTENTION_ENTROPY and is_first():
-        log.warning(f"monitor_mode={composed.monitor_mode} keeps the worst {composed.monitor}, not the best")
+        log.warning(f"monitor_mode={composed.monitor_mode} keeps the checkpoint with the worst {composed.monitor}")
     modes |= {composed.monitor: composed.monitor_mode}
     for name, callback in (composed.get("callback") or {}).items():
         if "monitor" not in callback:

@@ -72,4 +72,5 @@ def test_that_none_is_drawn_is_said_once(monkeypatch: pytest.MonkeyPatch, caplog
 
 def test_a_model_without_the_slots_is_named(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     assert drawn(monkeypatch, ["b b b"], validations=2, slots=["self", "encoder"]) == ["b b b"]
-    assert caplog.messages == ["no attention map is drawn: this model has cross; set callback.attention_map.slots"]
+    said = "no attention map is drawn: callback.attention_map.slots names none of this model's: cross"
+    assert caplog.messages == [said]

@@ -233,7 +233,7 @@ def test_what_does_not_fit_is_refused(
     ("given", "sentence"),
     [
         (["--weights", "1"], "there is no further model; give --model RUN or --reverse RUN"),
-        (["--model", "a", "--weights", "nan"], "--weights nan are not all finite; give numbers"),
+        (["--model", "a", "--weights", "nan"], "--weights nan must be finite numbers"),
         (["--model", "a", "--weights", "1", "--batch-tokens", "0"], "--batch-tokens 0 leaves no token; give 1 or more"),
         (["--model", "a", "--weights", "1", "2"], "weights: 2, models: 1; give one weight for each model"),
     ],

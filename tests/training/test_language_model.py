@@ -90,7 +90,7 @@ def test_a_line_is_continued_as_token_by_token_from_whole_passes(run: Path) -> N
 
 def test_coverage_of_a_source_is_refused(run: Path) -> None:
     search = {"name": "beam", "coverage_penalty": 0.2}
-    with pytest.raises(UserError, match=r"^search.coverage_penalty=0.2 needs attention to a source, which a language "):
+    with pytest.raises(UserError, match=r"^search.coverage_penalty=0.2 needs attention to a source, and a language "):
         Translator.load(run, device="cpu").translate(["my old"], search=search)
 
 

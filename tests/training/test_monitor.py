@@ -71,7 +71,7 @@ def test_a_mode_that_is_given_for_the_figure_itself_is_followed_with_a_warning(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     assert chosen("monitor_mode=min", "scheduler=plateau").scheduler.mode == "min"
-    assert caplog.messages == ["monitor_mode=min keeps the worst val/bleu, not the best"]
+    assert caplog.messages == ["monitor_mode=min keeps the checkpoint with the worst val/bleu"]
     assert chosen("monitor_mode=max").callback.checkpoint.mode == "max"
     assert chosen("monitor=val/attention_entropy", "monitor_mode=max").monitor_mode == "max"
     assert len(caplog.messages) == 1
