@@ -231,7 +231,8 @@ def test_the_example_of_a_new_score_is_one() -> None:
     exec(code, names)
     score = names["BiasedGeneralScore"](query_dim=5, key_dim=6, num_heads=2)
     query, keys = torch.randn(1, 3, 5), torch.randn(1, 4, 6)
-    nowhere = QueryKeyPositions(lambda: torch.arange(3), lambda: torch.arange(4), lambda: torch.arange(3))
+    row, column = torch.arange(3), torch.arange(4)
+    nowhere = QueryKeyPositions(lambda: row, lambda: column, lambda: row, target_length=3, source_length=4)
     found = score(score.prepare_query(query), score.prepare_keys(keys), nowhere)
     for head, part in enumerate((slice(0, 3), slice(3, 6))):
         for t, s in itertools.product(range(3), range(4)):

@@ -14,26 +14,31 @@ from torch import Tensor, nn
 from seq2seq_attn.attention.backend import blocks, dense, fused, step, table
 from seq2seq_attn.attention.backend.request import ChangeWeights, HeadOutput, Parts, Request
 from seq2seq_attn.attention.build_part import build_part
+from seq2seq_attn.attention.compatibility import (
+    check_latents,
+    check_parts,
+    check_projections,
+    check_relative,
+    check_taken,
+)
 from seq2seq_attn.attention.guide import Guide
-from seq2seq_attn.attention.head_sizes import HeadSizes, head_sizes
+from seq2seq_attn.attention.head_sizes import head_sizes
 from seq2seq_attn.attention.history import History, check_no_history, reads_history
 from seq2seq_attn.attention.key_mask import check_rows, key_mask
 from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.attention.normalizer.normalizer import Normalizer
 from seq2seq_attn.attention.packed_projection import MIN_PACKED_ROWS, PackedProjection, pack, pack_source
-from seq2seq_attn.attention.pattern.pattern import Pattern
 from seq2seq_attn.attention.score.latent import LatentScore
 from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.attention.state import Attended, Memory, flatten_hypotheses, join_steps, query_positions
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.factory import named_arguments
+from seq2seq_attn.factory import redefines
 from seq2seq_attn.nn.dropout import Dropout
 from seq2seq_attn.nn.heads import join_heads, project_heads, split_heads
 from seq2seq_attn.nn.linear import Linear
 from seq2seq_attn.nn.named_tuple import with_fields
 from seq2seq_attn.nn.precision import at_least_float32
 from seq2seq_attn.nn.transforms import inside_transform
-from seq2seq_attn.position.relative_encoding import RelativeEncoding
 
 # The first that serves a request is taken.
 BACKENDS = (step.attend, fused.attend, blocks.attend, table.attend, dense.attend)
@@ -113,7 +118,7 @@ class Attention(AttentionLayer):
             head_dim=head_dim,
             mix=mix,
         )
-        sets, joined = sizes.sets, sizes.joined_width
+        score_heads, joined_width = sizes.score_heads_per_head, sizes.joined_width
         self.num_heads, self.num_kv_heads = sizes.num_heads, sizes.num_kv_heads
         check_taken(score, qk_scale=qk_scale, num_kv_heads=num_kv_heads, head_dim=head_dim)
         projects_output = project_values if project_output is None else project_output
@@ -125,11 +130,11 @@ class Attention(AttentionLayer):
             qkv_bias=qkv_bias,
             output_bias=output_bias,
         )
-        score_sizes = {"query_dim": query_dim, "key_dim": key_dim, "num_heads": self.num_heads * sets}
+        score_sizes = {"query_dim": query_dim, "key_dim": key_dim, "num_heads": self.num_heads * score_heads}
         self.score = build_part(
             score,
             **score_sizes,
-            num_kv_heads=None if num_kv_heads is None else num_kv_heads * sets,
+            num_kv_heads=None if num_kv_heads is None else num_kv_heads * score_heads,
             head_dim=None if head_dim is None else sizes.score_width,
             bias=qkv_bias,
             scale=qk_scale,
@@ -150,7 +155,7 @@ class Attention(AttentionLayer):
             widths = {"head_dim": sizes.score_width, "value_head_dim": sizes.value_width}
             self.mix = build_part(mix, num_heads=self.num_heads, **widths, layer=layer)
         if gate is not None:
-            self.gate = build_part(gate, query_dim=query_dim, context_dim=joined, num_heads=self.num_heads)
+            self.gate = build_part(gate, query_dim=query_dim, context_dim=joined_width, num_heads=self.num_heads)
         self.dropout, self.backend = dropout, backend
         self.project_values = self.project_output = None
         if project_values:
@@ -161,20 +166,20 @@ class Attention(AttentionLayer):
                 self.project_values = Linear(latent.kv_rank, width, bias=False)
         if projects_output:
             bias = qkv_bias if output_bias is None else output_bias
-            self.project_output = nn.Sequential(Linear(joined, query_dim, bias=bias), Dropout(projection_dropout))
-        self.context_dim = joined if self.project_output is None else query_dim
+            self.project_output = nn.Sequential(Linear(joined_width, query_dim, bias=bias), Dropout(projection_dropout))
+        self.context_dim = joined_width if self.project_output is None else query_dim
         self.relative, self.is_self_attention = None, relative is not None
         if relative is not None:
             if self.context_dim != query_dim:
                 raise UserError(
-                    f"the heads of self-attention are {joined} wide together, and its input is {query_dim}; set "
+                    f"the heads of self-attention are {joined_width} wide together, and its input is {query_dim}; set "
                     "attention.project_output=true, or give attention.head_dim and attention.num_heads that multiply "
                     f"to {query_dim}"
                 )
             rotated = sizes.score_width if latent is None else latent.rotary_dim
             self.relative = relative(num_heads=self.num_heads, head_dim=rotated)
         if self.relative is not None:
-            self._check_relative(self.relative, sizes)
+            check_relative(self.relative, self.score, sizes)
             if latent is not None and self.relative.rotates:
                 latent.add_rotary_part()
         self.reads_history = reads_history(self.score, self.normalizer)
@@ -184,26 +189,6 @@ class Attention(AttentionLayer):
             raise UserError(
                 f"{type(self.mix).__name__} changes the weights that the next step would read; use ~attention/mix, "
                 "or an attention that does not read the weights of the steps before"
-            )
-
-    def _check_relative(self, relative: RelativeEncoding, sizes: HeadSizes) -> None:
-        """Refuse a relative position encoding that does not go with the score or with the values."""
-        if self.latent is not None and relative.needs_inner_product and not relative.rotates:
-            raise UserError(
-                f"position={relative.option} compares queries with vectors of a head's width, and LatentScore with "
-                "latents, which all heads share; use position=rotary, position=alibi or position=sinusoidal, or "
-                "attention/score=scaled_dot"
-            )
-        if relative.needs_inner_product and not (self.score.rotatable or self.latent is not None):
-            raise UserError(
-                f"position={relative.option} acts on an inner product of queries and keys, which "
-                f"{type(self.score).__name__} is not; use attention/score=scaled_dot, or position=alibi or "
-                "position=sinusoidal"
-            )
-        if relative.adds_context and sizes.value_width != sizes.score_width:
-            raise UserError(
-                f"position={relative.option} adds to values as wide as the keys, and here a head has values of width "
-                f"{sizes.value_width} and keys of width {sizes.score_width}; set position.values=false"
             )
 
     @property
@@ -316,15 +301,19 @@ class Attention(AttentionLayer):
                 f"guided_alignment.head={head} is no head of a layer with {self.num_heads}; give one from 0 to "
                 f"{self.num_heads - 1}"
             )
-        parts = {"normalizer": type(self.normalizer).alignment_loss is Normalizer.alignment_loss}
-        parts |= {"mix": self.mix is not None, "pattern": self.pattern.reweighs}
-        for part, refused in parts.items():
-            if refused:
-                raise UserError(
-                    f"guided_alignment needs weights that are probabilities with a gradient for every key, and those "
-                    f"of {type(getattr(self, part)).__name__} are not; use attention=multihead or attention=bahdanau, "
-                    "or guided_alignment.links=null"
-                )
+        has_loss = redefines(type(self.normalizer), Normalizer.alignment_loss)
+        parts = (
+            (self.normalizer, not has_loss),
+            (self.mix, self.mix is not None),
+            (self.pattern, self.pattern.reweighs),
+        )
+        refused = [part for part, is_refused in parts if is_refused]
+        if refused:
+            raise UserError(
+                "guided_alignment needs weights that are probabilities with a gradient for every key, and those of "
+                f"{type(refused[0]).__name__} are not; use attention=multihead or attention=bahdanau, or "
+                "guided_alignment.links=null"
+            )
 
     def first_history(self, memory: Memory) -> History | None:
         """Return the history before the first step; None for a layer that reads none."""
@@ -429,7 +418,7 @@ class Attention(AttentionLayer):
         self, prepared: tuple[Tensor, ...], memory: Memory, start: int, *, same_position: bool = False
     ) -> tuple[Tensor, ...]:
         """Return prepared queries with what the score reads from the keys at their positions."""
-        if type(self.score).query_at is Score.query_at or memory.source == 0:
+        if memory.source == 0 or not redefines(type(self.score), Score.query_at):
             return prepared
         device = memory.values.device
         position = query_positions(start, prepared[0].shape[2], same_position=same_position, device=device)
@@ -491,95 +480,3 @@ class Attention(AttentionLayer):
             sums_to_one=self.sums_to_one,
             alignment_loss=alignment_loss,
         )
-
-
-def check_parts(score: Score, pattern: Pattern, normalizer: Normalizer, mix: partial[Any] | None) -> None:
-    """Refuse parts that give wrong weights, or none, together.
-
-    Raises:
-        UserError: for such parts.
-    """
-    name = type(score).__name__
-    if (pattern.selects and not score.inner_product) or (pattern.needs_vectors and not score.rotatable):
-        raise UserError(
-            f"{type(pattern).__name__} selects keys by an inner product of queries and keys, which {name} is not; use "
-            "attention/score=scaled_dot, or attention/pattern=sparse"
-        )
-    if score.never_positive and normalizer.needs_positive:
-        raise UserError(
-            f"{type(normalizer).__name__} gives weight to positive scores, and those of {name} are never above 0; use "
-            "attention/normalizer=softmax, or attention/score=scaled_dot"
-        )
-    if mix is not None and type(score).visible is not Score.visible:
-        raise UserError(
-            f"{mix.func.__name__} mixes the scores of all heads, and {name} hides positions of single heads; use "
-            "~attention/mix, or attention/score=scaled_dot"
-        )
-
-
-def check_latents(pattern: Pattern, *, key_dim: int, value_dim: int, project_values: bool) -> None:
-    """Refuse what does not go with keys and values that are made of latents.
-
-    Raises:
-        UserError: for such a part, size or option.
-    """
-    if pattern.needs_vectors:
-        raise UserError(
-            f"{type(pattern).__name__} compares the keys of each head, and LatentScore keeps latents, which all heads "
-            "share; use attention/pattern=top_blocks, or attention/score=scaled_dot"
-        )
-    if not project_values:
-        raise UserError(
-            "LatentScore needs attention.project_values=true, because values are projections of latents; use "
-            "attention/score=scaled_dot for values as they are"
-        )
-    if key_dim != value_dim:
-        raise UserError(
-            f"LatentScore compresses keys and values by the same matrix, and here keys are {key_dim} wide and values "
-            f"{value_dim}; use attention/score=scaled_dot, or keys and values of one width"
-        )
-
-
-def check_taken(score: partial[Any], *, qk_scale: float | None, num_kv_heads: int | None, head_dim: int | None) -> None:
-    """Refuse options of the score that are given, but that its constructor does not take."""
-    given = {"scale": ("qk_scale", qk_scale), "num_kv_heads": ("num_kv_heads", num_kv_heads)}
-    given["head_dim"] = ("head_dim", head_dim)
-    for argument, (option, value) in given.items():
-        if value is not None and argument not in named_arguments(score):
-            raise UserError(
-                f"{score.func.__name__} takes no attention.{option}={value}; use attention/score=scaled_dot"
-            )
-
-
-def check_projections(
-    score: partial[Any],
-    *,
-    project_values: bool,
-    project_output: bool,
-    projection_dropout: float,
-    qkv_bias: bool,
-    output_bias: bool | None,
-) -> None:
-    """Refuse options of projections that are given, but that the layer does not have.
-
-    Raises:
-        UserError: for such an option.
-    """
-    for option, value in (("projection_dropout", projection_dropout), ("output_bias", output_bias)):
-        if value and not project_output:
-            raise UserError(
-                f"attention.{option}={str(value).lower()} needs a projection of the output, which this layer does not "
-                "have; set attention.project_output=true, or leave the option out"
-            )
-    projects = project_values or (project_output and output_bias is None)
-    if qkv_bias and not (projects or takes_bias(score)):
-        raise UserError(
-            f"{score.func.__name__} takes no attention.qkv_bias=true, and the values are not projected; use "
-            "attention/score=scaled_dot or attention.project_values=true, or leave the option out"
-        )
-
-
-def takes_bias(score: partial[Any]) -> bool:
-    """Return whether the projections of a score, or of one that it is made of, may have a bias."""
-    inner = [*score.keywords.get("scores", {}).values(), *filter(None, [score.keywords.get("score")])]
-    return any(map(takes_bias, inner)) if inner else "bias" in named_arguments(score)

@@ -16,13 +16,13 @@ class HeadSizes(NamedTuple):
 
     Attributes:
         num_heads, num_kv_heads: heads of queries, and those of keys and values.
-        sets: score heads for each head (`Mix.score_heads_per_head`).
+        score_heads_per_head: as in `Mix`.
         score_width: of queries and keys in a score head. value_width: of values in a head.
     """
 
     num_heads: int
     num_kv_heads: int
-    sets: int
+    score_heads_per_head: int
     score_width: int
     value_width: int
 

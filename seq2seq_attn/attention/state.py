@@ -223,7 +223,7 @@ class QueryKeyPositions:
     length of a causal sequence (one step at a time would differ from all at once).
 
     `target_length` and `source_length` are one past the last position of a row and of a column: plain numbers, so
-    that a score with a table of positions can refuse a longer sentence without reading a tensor; None: not known.
+    that a score with a table of positions can refuse a longer sentence without reading a tensor.
 
     `rows` and `columns` are `query` and `key` as slices, so that a table is read without a copy; None: they are no
     consecutive positions, or it is not known.
@@ -235,8 +235,8 @@ class QueryKeyPositions:
         key: Callable[[], Tensor],
         end: Callable[[], Tensor],
         *,
-        target_length: int | None = None,
-        source_length: int | None = None,
+        target_length: int,
+        source_length: int,
         rows: slice | None = None,
         columns: slice | None = None,
     ) -> None:

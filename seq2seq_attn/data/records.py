@@ -86,22 +86,13 @@ def pair_file(
         UserError: if the file cannot be read, or lacks a column.
     """
     name = plain_name(path.name)
-    kinds = {
-        ".parquet": ParquetFile,
-        ".arrow": ArrowFile,
-        ".jsonl": JsonLines,
-        ".json": JsonLines,
-        ".ndjson": JsonLines,
-        ".csv": CsvFile,
-    }
-    kind: Any = next((kind for suffix, kind in kinds.items() if name.endswith(suffix)), TabSeparatedFile)
+    kind: Any = next((kind for suffix, kind in KINDS.items() if name.endswith(suffix)), TabSeparatedFile)
     return kind(path, Choice(columns, languages, positions, one_side))
 
 
 def is_pair_file(file: str) -> bool:
     """Return whether a file holds pairs, by its name."""
-    ends = (".tsv", ".csv", ".json", ".jsonl", ".ndjson", ".parquet", ".arrow")
-    return plain_name(file).endswith(ends)
+    return plain_name(file).endswith(tuple(KINDS))
 
 
 class PairFile(PairSource):
@@ -452,6 +443,12 @@ class ArrowFile(ColumnarFile):
                     yield reader.get_batch(number), self.size * (number + 1) // reader.num_record_batches
 
             yield reader.schema, batches
+
+
+KINDS = {  # by the end of the name
+    ".tsv": TabSeparatedFile, ".csv": CsvFile, ".json": JsonLines, ".jsonl": JsonLines, ".ndjson": JsonLines,
+    ".parquet": ParquetFile, ".arrow": ArrowFile,
+}  # fmt: skip
 
 
 def equal_tables(batches: Batches, names: list[str]) -> Iterator[tuple[Any, int]]:

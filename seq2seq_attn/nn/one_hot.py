@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 
@@ -30,10 +30,19 @@ def best_positions(
     visible = scores.detach()
     if allowed is not None:
         visible = visible.masked_fill(~allowed, -torch.inf)
-    least = visible.topk(k).values[..., -1:]
-    better, equal = visible > least, visible == least
-    chosen = better | (equal & (equal.cumsum(-1) <= k - better.sum(-1, keepdim=True)))
+    chosen = first_down_to(visible, visible.topk(k).values[..., -1:], k)
     return chosen if allowed is None else chosen & allowed
+
+
+def first_down_to(
+    values: Float[Tensor, "*rows keys"], least: Float[Tensor, "*rows 1"], count: Int[Tensor, "*rows 1"] | int
+) -> Bool[Tensor, "*rows keys"]:
+    """Return which values are the `count` greatest of each row, of which `least` is the last; ties go to the lower id.
+
+    NaN counts as greatest, as in `topk`.
+    """
+    above, level = ~(values <= least), values == least
+    return above | (level & (level.cumsum(-1) <= count - above.sum(-1, keepdim=True)))
 
 
 def gumbel_noise(scores: Float[Tensor, "*rows keys"]) -> Float[Tensor, "*rows keys"]:

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.nn.one_hot import first_down_to
 
 CHUNK = 64  # tokens; on a CPU, taking the maximum is many times faster than topk
 FEW_ROWS = 8  # for fewer, one maximum is faster than two levels of them
@@ -58,17 +59,6 @@ def best_tokens(
     token_ids, order = token_ids.sort(-1)
     values, order = values.gather(1, order).sort(dim=-1, descending=True, stable=True)
     return values, token_ids.gather(1, order)
-
-
-def first_down_to(
-    values: Float[Tensor, "rows vocabulary"], least: Float[Tensor, "rows 1"], count: Int[Tensor, "rows 1"] | int
-) -> Bool[Tensor, "rows vocabulary"]:
-    """Return which values are the `count` greatest of each row, of which `least` is the last; ties go to the lower id.
-
-    NaN counts as greatest, as in `topk`.
-    """
-    above, level = ~(values <= least), values == least
-    return above | (level & (level.cumsum(-1) <= count - above.sum(-1, keepdim=True)))
 
 
 def likeliest_token(log_probs: Float[Tensor, "rows vocabulary"]) -> tuple[Float[Tensor, " rows"], Int[Tensor, " rows"]]:

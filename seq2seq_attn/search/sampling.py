@@ -13,8 +13,8 @@ from torch import Tensor
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.decoding_model import DecodingModel
+from seq2seq_attn.nn.one_hot import first_down_to
 from seq2seq_attn.nn.search_mode import search_mode
-from seq2seq_attn.search.candidates import first_down_to
 from seq2seq_attn.search.constraints import Constraints
 from seq2seq_attn.search.limits import Limits
 from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary

@@ -18,7 +18,8 @@ pytestmark = pytest.mark.usefixtures("double")
 
 def positions(rows: Tensor, columns: Tensor) -> QueryKeyPositions:
     end = torch.tensor([LENGTH, LENGTH - 2])[:, None] if rows.dim() == 1 else torch.tensor([[[7]], [[5]]])
-    return QueryKeyPositions(lambda: rows, lambda: columns, lambda: end.expand(BATCH, *rows.shape))
+    lengths = {"target_length": LENGTH, "source_length": LENGTH}
+    return QueryKeyPositions(lambda: rows, lambda: columns, lambda: end.expand(BATCH, *rows.shape), **lengths)
 
 
 def cut(prepared: tuple[Tensor, ...], where: Tensor) -> tuple[Tensor, ...]:

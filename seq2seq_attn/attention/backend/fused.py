@@ -23,6 +23,7 @@ from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
 from seq2seq_attn.attention.block import AnyBlock
 from seq2seq_attn.attention.normalizer.masked import masked_sink_softmax
 from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_position
+from seq2seq_attn.factory import redefines
 from seq2seq_attn.nn.heads import matmul_groups
 from seq2seq_attn.nn.masked import masked_softmax
 from seq2seq_attn.nn.search_mode import rounding_may_differ
@@ -95,7 +96,7 @@ def fused_attention(
             return portable_product(query, keys, values, mask, groups[0])
         if source >= pattern.blocks_from:
             return None  # joining groups takes the log-sum-exps of rows, which no public call returns on every device
-    if pattern.reads_query or type(pattern).centre is not Pattern.centre:  # it needs the query, or the length
+    if pattern.reads_query or redefines(type(pattern), Pattern.centre):  # it needs the query, or the length
         return None
     arguments = target, source, causal, query.dtype, query.device
     short = target * source <= MAX_CACHED_PAIRS

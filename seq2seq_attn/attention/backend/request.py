@@ -16,6 +16,7 @@ from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
 from seq2seq_attn.attention.pattern.pattern import Pattern
 from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.attention.state import Memory, QueryKeyPositions
+from seq2seq_attn.factory import redefines
 from seq2seq_attn.position.relative_encoding import RelativeEncoding
 
 # A function of the weights of all pairs, (batch, heads, target, source), and of where a pair is allowed: None,
@@ -46,7 +47,7 @@ class Parts(NamedTuple):
     def fusible(self) -> bool:
         """Whether the context is softmax(query keys^T) values, with at most a sink, which fused kernels compute."""
         plain = self.relative is None or not (self.relative.biases or self.relative.adds_context)
-        hides = type(self.score).visible is not Score.visible  # some positions, head by head
+        hides = redefines(type(self.score), Score.visible)  # some positions, head by head
         softmax = self.score.inner_product and self.normalizer.is_softmax and not (hides or self.pattern.reweighs)
         return softmax and plain and self.dropout == 0 and self.mix is None
 

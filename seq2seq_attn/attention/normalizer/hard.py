@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seq2seq_attn.attention.normalizer.masked import cross_entropy, masked_log_softmax
+from seq2seq_attn.attention.normalizer.masked import masked_log_softmax, softmax_cross_entropy
 from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.masked import masked_softmax
@@ -60,4 +60,4 @@ class HardNormalizer(Normalizer):
         self, scores: Tensor, weights: Tensor, allowed: Tensor | None, target: Tensor, head: int
     ) -> Float[Tensor, "*rows"]:
         """Return the cross-entropy of the softmax that positions are drawn from."""
-        return cross_entropy(masked_log_softmax(scores, allowed), target)
+        return softmax_cross_entropy(scores, allowed, target)

@@ -75,6 +75,15 @@ def cross_entropy(
     return -(target * log_probs).sum(-1)
 
 
+def softmax_cross_entropy(
+    scores: Float[Tensor, "*rows keys"],
+    allowed: Bool[Tensor, "*#rows keys"] | None,
+    target: Float[Tensor, "*rows keys"],
+) -> Float[Tensor, "*rows"]:
+    """Return the cross-entropy of the softmax over the allowed keys (Garg et al. 2019, eq. 5, arXiv:1909.02074)."""
+    return cross_entropy(masked_log_softmax(scores, allowed), target)
+
+
 def masked_sink_softmax(
     scores: Float[Tensor, "*rows keys"],
     allowed: Bool[Tensor, "*#rows keys"] | None,

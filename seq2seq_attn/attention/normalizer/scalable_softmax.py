@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.normalizer.masked import cross_entropy, masked_log_softmax, visible_keys
+from seq2seq_attn.attention.normalizer.masked import softmax_cross_entropy, visible_keys
 from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
 from seq2seq_attn.nn.masked import masked_softmax
 from seq2seq_attn.nn.precision import at_least_float32
@@ -39,7 +39,7 @@ class ScalableSoftmaxNormalizer(Normalizer):
     ) -> Float[Tensor, "*rows"]:
         """Return the cross-entropy of the weights of the head."""
         spread = spread_scores(scores, allowed, self.scales[head])
-        return cross_entropy(masked_log_softmax(spread, allowed), target)
+        return softmax_cross_entropy(spread, allowed, target)
 
 
 def spread_scores(

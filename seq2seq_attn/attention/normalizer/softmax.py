@@ -7,7 +7,7 @@ from typing import ClassVar, final
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from seq2seq_attn.attention.normalizer.masked import cross_entropy, masked_log_softmax
+from seq2seq_attn.attention.normalizer.masked import softmax_cross_entropy
 from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
 from seq2seq_attn.nn.masked import masked_softmax
 
@@ -24,5 +24,5 @@ class SoftmaxNormalizer(Normalizer):
     def alignment_loss(
         self, scores: Tensor, weights: Tensor, allowed: Tensor | None, target: Tensor, head: int
     ) -> Float[Tensor, "*rows"]:
-        """Return the cross-entropy (Garg et al. 2019, eq. 5, arXiv:1909.02074)."""
-        return cross_entropy(masked_log_softmax(scores, allowed), target)
+        """Return the cross-entropy."""
+        return softmax_cross_entropy(scores, allowed, target)

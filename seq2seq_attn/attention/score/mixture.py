@@ -15,7 +15,7 @@ from seq2seq_attn.attention.build_part import build_part
 from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.factory import named_arguments
+from seq2seq_attn.factory import named_arguments, redefines
 
 
 @final
@@ -89,12 +89,12 @@ def check_scores(scores: dict[str, partial[Any]], optional: dict[str, Any]) -> N
         raise UserError("a mixture needs scores; add one with attention/score@attention.score.scores.first=SCORE")
     for name, score in scores.items():
         kind = cast(type[Score], score.func)
-        if kind.visible is not Score.visible:
+        if redefines(kind, Score.visible):
             raise UserError(
                 f"a mixture adds scores, but {kind.__name__} hides positions; "
                 f"take another score than attention.score.scores.{name}, or use it alone"
             )
-        if kind.query_at is not Score.query_at:
+        if redefines(kind, Score.query_at):
             raise UserError(
                 f"a mixture gives its scores no query positions, which {kind.__name__} needs; take another score than "
                 f"attention.score.scores.{name}, or use it alone"

@@ -78,15 +78,15 @@ class Score(nn.Module, ABC):
         return None
 
 
-def check_max_length(score: Score, *lengths: int | None) -> None:
-    """Check lengths against `score.max_length`; None: not known.
+def check_max_length(score: Score, *lengths: int) -> None:
+    """Check lengths against `score.max_length`.
 
     They are plain numbers (see `QueryKeyPositions`), so that no tensor is read.
 
     Raises:
         UserError: for a length beyond `score.max_length`.
     """
-    longest = max((length for length in lengths if length is not None), default=0)
+    longest = max(lengths)
     if score.max_length is not None and longest > score.max_length:
         raise UserError(
             f"{type(score).__name__} has scores for {score.max_length} positions, but a sentence has {longest}; "

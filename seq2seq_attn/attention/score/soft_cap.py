@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Any, final
+from typing import Annotated, Any, cast, final
 
 from jaxtyping import Float
 from torch import Tensor
@@ -12,7 +12,7 @@ from seq2seq_attn.attention.build_part import build_part
 from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.factory import named_arguments
+from seq2seq_attn.factory import named_arguments, redefines
 
 
 @final
@@ -45,10 +45,10 @@ class SoftCapScore(Score):
         cap: Annotated[float, "(0, inf)"],
     ) -> None:
         super().__init__()
-        kind = score.func
-        if kind.visible is not Score.visible:  # type: ignore[attr-defined]
+        kind = cast(type[Score], score.func)
+        if redefines(kind, Score.visible):
             raise UserError(f"soft_cap bounds scores, but {kind.__name__} hides positions; use it alone")
-        if kind.query_at is not Score.query_at:  # type: ignore[attr-defined]
+        if redefines(kind, Score.query_at):
             raise UserError(f"soft_cap gives its score no query positions, which {kind.__name__} needs; use it alone")
         optional = {"num_kv_heads": num_kv_heads, "head_dim": head_dim, "scale": scale}
         for name, value in optional.items():

@@ -1,0 +1,133 @@
+"""Refusals of parts and options of an attention that do not go together."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from seq2seq_attn.attention.head_sizes import HeadSizes
+from seq2seq_attn.attention.normalizer.normalizer import Normalizer
+from seq2seq_attn.attention.pattern.pattern import Pattern
+from seq2seq_attn.attention.score.latent import LatentScore
+from seq2seq_attn.attention.score.score import Score
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.factory import named_arguments, redefines
+from seq2seq_attn.position.relative_encoding import RelativeEncoding
+
+
+def check_parts(score: Score, pattern: Pattern, normalizer: Normalizer, mix: partial[Any] | None) -> None:
+    """Refuse parts that give wrong weights, or none, together.
+
+    Raises:
+        UserError: for such parts.
+    """
+    name = type(score).__name__
+    if (pattern.selects and not score.inner_product) or (pattern.needs_vectors and not score.rotatable):
+        raise UserError(
+            f"{type(pattern).__name__} selects keys by an inner product of queries and keys, which {name} is not; use "
+            "attention/score=scaled_dot, or attention/pattern=sparse"
+        )
+    if score.never_positive and normalizer.needs_positive:
+        raise UserError(
+            f"{type(normalizer).__name__} gives weight to positive scores, and those of {name} are never above 0; use "
+            "attention/normalizer=softmax, or attention/score=scaled_dot"
+        )
+    if mix is not None and redefines(type(score), Score.visible):
+        raise UserError(
+            f"{mix.func.__name__} mixes the scores of all heads, and {name} hides positions of single heads; use "
+            "~attention/mix, or attention/score=scaled_dot"
+        )
+
+
+def check_latents(pattern: Pattern, *, key_dim: int, value_dim: int, project_values: bool) -> None:
+    """Refuse what does not go with keys and values that are made of latents.
+
+    Raises:
+        UserError: for such a part, size or option.
+    """
+    if pattern.needs_vectors:
+        raise UserError(
+            f"{type(pattern).__name__} compares the keys of each head, and LatentScore keeps latents, which all heads "
+            "share; use attention/pattern=top_blocks, or attention/score=scaled_dot"
+        )
+    if not project_values:
+        raise UserError(
+            "LatentScore needs attention.project_values=true, because values are projections of latents; use "
+            "attention/score=scaled_dot for values as they are"
+        )
+    if key_dim != value_dim:
+        raise UserError(
+            f"LatentScore compresses keys and values by the same matrix, and here keys are {key_dim} wide and values "
+            f"{value_dim}; use attention/score=scaled_dot, or keys and values of one width"
+        )
+
+
+def check_taken(score: partial[Any], *, qk_scale: float | None, num_kv_heads: int | None, head_dim: int | None) -> None:
+    """Refuse options of the score that are given, but that its constructor does not take."""
+    given = {"scale": ("qk_scale", qk_scale), "num_kv_heads": ("num_kv_heads", num_kv_heads)}
+    given["head_dim"] = ("head_dim", head_dim)
+    for argument, (option, value) in given.items():
+        if value is not None and argument not in named_arguments(score):
+            raise UserError(
+                f"{score.func.__name__} takes no attention.{option}={value}; use attention/score=scaled_dot"
+            )
+
+
+def check_projections(
+    score: partial[Any],
+    *,
+    project_values: bool,
+    project_output: bool,
+    projection_dropout: float,
+    qkv_bias: bool,
+    output_bias: bool | None,
+) -> None:
+    """Refuse options of projections that are given, but that the layer does not have.
+
+    Raises:
+        UserError: for such an option.
+    """
+    for option, value in (("projection_dropout", projection_dropout), ("output_bias", output_bias)):
+        if value and not project_output:
+            raise UserError(
+                f"attention.{option}={str(value).lower()} needs a projection of the output, which this layer does not "
+                "have; set attention.project_output=true, or leave the option out"
+            )
+    projects = project_values or (project_output and output_bias is None)
+    if qkv_bias and not (projects or takes_bias(score)):
+        raise UserError(
+            f"{score.func.__name__} takes no attention.qkv_bias=true, and the values are not projected; use "
+            "attention/score=scaled_dot or attention.project_values=true, or leave the option out"
+        )
+
+
+def takes_bias(score: partial[Any]) -> bool:
+    """Return whether the projections of a score, or of one that it is made of, may have a bias."""
+    inner = [*score.keywords.get("scores", {}).values(), *filter(None, [score.keywords.get("score")])]
+    return any(map(takes_bias, inner)) if inner else "bias" in named_arguments(score)
+
+
+def check_relative(relative: RelativeEncoding, score: Score, sizes: HeadSizes) -> None:
+    """Refuse a relative position encoding that does not go with the score or with the values.
+
+    Raises:
+        UserError: for such an encoding.
+    """
+    is_latent = isinstance(score, LatentScore)
+    if is_latent and relative.needs_inner_product and not relative.rotates:
+        raise UserError(
+            f"position={relative.option} compares queries with vectors of a head's width, and LatentScore with "
+            "latents, which all heads share; use position=rotary, position=alibi or position=sinusoidal, or "
+            "attention/score=scaled_dot"
+        )
+    if relative.needs_inner_product and not (score.rotatable or is_latent):
+        raise UserError(
+            f"position={relative.option} acts on an inner product of queries and keys, which "
+            f"{type(score).__name__} is not; use attention/score=scaled_dot, or position=alibi or "
+            "position=sinusoidal"
+        )
+    if relative.adds_context and sizes.value_width != sizes.score_width:
+        raise UserError(
+            f"position={relative.option} adds to values as wide as the keys, and here a head has values of width "
+            f"{sizes.value_width} and keys of width {sizes.score_width}; set position.values=false"
+        )
