@@ -55,7 +55,7 @@ def replacing(file: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def locked(file: Path) -> Iterator[None]:
-    """Hold a lock that all processes with this folder know; the folder is made, and a wait is said.
+    """Hold a lock that all processes with this folder know; the folder is made, and a wait is logged.
 
     Raises:
         UserError: if the folder cannot be made or written to.

@@ -106,6 +106,7 @@ RANGES = {  # of numbers, by the end of the option's path; the longest end count
 }  # fmt: skip
 INTERVALS = {name: interval for interval, names in RANGES.items() for name in names.split()}
 LONGEST = 255  # bytes of the name of a file
+WAY_OUT = "; `--cfg job` shows the default"  # of a command
 
 
 def check_options(config: DictConfig, types: dict[str, Any]) -> None:
@@ -134,7 +135,7 @@ def check(key: str, value: Any, kind: Any) -> None:
             return  # the tokenizer knows it
         raise UserError(f"The option '{key}' has no value; give {key}=...")
     if not fits(value, kind, interval):
-        raise UserError(f"{key}={shown(value)} must be {described(kind, interval)}; `--cfg job` shows the default")
+        raise UserError(f"{key}={shown(value)} must be {described(kind, interval)}{WAY_OUT}")
     if isinstance(value, str) and ("\0" in value or max(map(len, os.fsencode(value).split(b"/"))) > LONGEST):
         raise UserError(f"{key}={shown(value)} holds a NUL, or more than {LONGEST} bytes between slashes; shorten it")
     if isinstance(value, dict):

@@ -12,6 +12,7 @@ import pytest
 import torch
 import yaml
 from configs import CONF, ROOT, built, composed, options
+from hydra.utils import get_class
 from test_readme import jobs
 from torch import nn
 
@@ -48,6 +49,10 @@ def told(part: str) -> list[str]:
 
 def section_of(part: str) -> str:
     return PAGE.partition(f"\n## {PARTS[part]}\n")[2].partition("\n## ")[0]
+
+
+def class_of(part: str, option: str) -> Any:
+    return get_class(parsed(f"{part}/{option}")["_target_"])
 
 
 def parts_of(preset: str) -> dict[str, str | None]:
@@ -212,6 +217,16 @@ def test_a_mask_behind_the_softmax_gives_the_wrong_numbers_of_the_page() -> None
     late = (torch.zeros(10).softmax(0) * real) @ values
     assert [round(x, 6) for x in late.tolist()] == [0.4, 0.6, 0.8, 1.0]
     assert "[0.4, 0.6, 0.8, 1]" in PAGE.replace("\n", " ")
+
+
+def test_the_page_names_all_whose_weights_are_made_a_distribution() -> None:
+    named = " ".join(PAGE.split()).partition("the positive part of a row of ")[2].partition(" is divided by its sum")[0]
+    parts = {part: [(name, class_of(part, name)) for name in options(f"attention/{part}")] for part in PARTS}
+    expected = {name for name, kind in parts["normalizer"] if not kind.sums_to_one}
+    expected |= {name for name, kind in parts["pattern"] if kind.reweighs}
+    assert not any(kind.sums_to_one for _, kind in parts["mix"])
+    assert set(re.findall("`([a-z_0-9]+)`", named)) == expected
+    assert named.endswith(" and of a mix")
 
 
 def test_without_tanh_the_query_of_an_additive_score_changes_nothing() -> None:

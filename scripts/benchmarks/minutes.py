@@ -4,7 +4,7 @@ All train on Tatoeba with one joint vocabulary, and with the same sentences for 
 of an experiment of ours, and the models of JoeyNMT and OpenNMT-py, recurrent ones of that size and Transformers.
 Minutes count from the start of the command; ours ends after the epochs of its schedule. The programs run one after the
 other, on equally many threads. The translations of all are scored by our BLEU against all references. The figures are
-written after each run, and no run that is among them is repeated: the same command goes on after an interruption.
+written after each run, and no run that is among them is repeated: the same command continues after an interruption.
 """
 
 from __future__ import annotations

@@ -236,7 +236,19 @@ class Attention(AttentionLayer):
             values, prepared = keys if values is None else values, self.score.prepare_keys(keys)
             values = values if self.project_values is None else self.project_values(values)
         values = split_heads(values, self.num_kv_heads)
-        return Memory(self._rotate(prepared, start), values, visible, running_sums=self.score.running_sums)
+        prepared = self._summed(self._rotate(prepared, start), visible)
+        return Memory(prepared, values, visible, running_sums=self.score.running_sums)
+
+    def _summed(self, keys: tuple[Tensor, ...], mask: Tensor | None) -> tuple[Tensor, ...]:
+        """Return prepared keys with the running sums of the score, to which no key adds that the mask hides."""
+        count = self.score.running_sums
+        if count == 0:
+            return keys
+        terms = keys[-count:]
+        if mask is not None:
+            hidden = ~(mask if mask.dim() == 2 else mask.any(1))[:, None, :, None]
+            terms = tuple(one.masked_fill(hidden, 0.0) for one in terms)
+        return (*keys[:-count], *(one.cumsum(2) for one in terms))
 
     def _prepare_latents(
         self, latent: LatentScore, keys: Tensor, values: Tensor | None, mask: Tensor | None, start: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -74,7 +75,8 @@ def build_attention(
         config_dir: a folder with YAML files of your own, as `--config-dir` takes; their classes are imported and built.
 
     Raises:
-        UserError: for a preset, an override or widths that do not exist or contradict each other.
+        UserError: for a preset, an override or widths that do not exist or contradict each other, and for a value of
+            another type or outside of its range.
     """
     if num_heads is not None:
         overrides = (f"num_heads={num_heads}", *overrides)
@@ -104,6 +106,8 @@ def compose_factory(preset: str, *overrides: str, config_dir: str | Path | None 
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
+    from seq2seq_attn.options import WAY_OUT, Factory, check
+
     directory = conf_directory()
     added = [] if config_dir is None else [Path(config_dir)]
     for folder in added:
@@ -120,8 +124,12 @@ def compose_factory(preset: str, *overrides: str, config_dir: str | Path | None 
         try:
             node = OmegaConf.to_container(compose(overrides=words).attention, resolve=True)
         except mistakes as error:
-            why = " ".join(str(error).partition("Config search path")[0].split())
+            why = " ".join(re.split("Config search path|To append to your default list", str(error))[0].split())
             raise UserError(f"attention '{preset}' does not take {', '.join(overrides)}: {why}") from error
+    try:
+        check("attention", node, Factory)
+    except UserError as error:
+        raise UserError(str(error).removesuffix(WAY_OUT)) from error
     return instantiate(node, _convert_="all")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from seq2seq_attn.attention.head_sizes import HeadSizes
 from seq2seq_attn.attention.normalizer.normalizer import Normalizer
 from seq2seq_attn.attention.pattern.pattern import Pattern
+from seq2seq_attn.attention.pattern.wait_k import WaitKPattern
 from seq2seq_attn.attention.score.latent import LatentScore
 from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.errors import UserError
@@ -31,6 +32,12 @@ def check_parts(score: Score, pattern: Pattern, normalizer: Normalizer, mix: par
         raise UserError(
             f"{type(normalizer).__name__} gives weight to positive scores, and those of {name} are never above 0; use "
             "attention/normalizer=softmax, or attention/score=scaled_dot"
+        )
+    if isinstance(pattern, WaitKPattern) and pattern.length_ratio < 1 and redefines(type(score), Score.query_at):
+        raise UserError(
+            f"{name} reads the source at the position of the query, where WaitKPattern with "
+            f"attention.pattern.length_ratio={pattern.length_ratio} may not have read yet; use "
+            "attention.pattern.length_ratio=1.0 or more, or attention/score=scaled_dot"
         )
     if mix is not None and redefines(type(score), Score.visible):
         raise UserError(

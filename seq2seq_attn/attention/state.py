@@ -51,7 +51,7 @@ class Memory(AttentionMemory):
         values: cut into heads. Where they are `keys[0]` itself, as latents are (`LatentScore`), they are stored once.
         mask: True where a key may be attended to, for the sentence or for each query; None: everywhere.
         buffer: holds the storage of keys and values once decoding has appended to them.
-        running_sums: number of the last tensors of `keys` that are sums over all earlier keys (`Score.running_sums`).
+        running_sums: how many of the last tensors of `keys` are sums over the keys up to each (`Score.running_sums`).
     """
 
     keys: tuple[Float[Tensor, "batch _ source _"], ...]

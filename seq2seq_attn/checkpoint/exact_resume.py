@@ -125,7 +125,7 @@ class ExactResume(pl.Callback):
 def adopt_files(callback: Any, checkpoint: dict[str, Any], trainer: Any) -> list[Path]:
     """Match the files that a callback keeps, by a checkpoint, with those in its folder, and return the ones to delete.
 
-    The run may have gone further since this checkpoint, from which it now goes on: files that it has deleted since are
+    The run may have gone further since this checkpoint, from which it now resumes: files that it has deleted since are
     forgotten, and those of later validations are not of the run that follows.
     """
     state, step = checkpoint["callbacks"].get(callback.state_key), checkpoint["global_step"]
@@ -157,7 +157,7 @@ def is_without_best(state: dict[str, Any], step: int) -> bool:
         return False
     why = damage(file) if file.exists() else "is gone"
     if why is None and (newer := updates_of(file)) > step:
-        why = f"is now that of step {newer:,}, and the run goes on from step {step:,}"
+        why = f"is now that of step {newer:,}, and the run resumes from step {step:,}"
     if why is not None:
         log.warning(
             f"{file} {why}; until there the best {state['monitor']} was {float(state['best_model_score']):.4g}; the "

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 
 class Position(NamedTuple):
-    """Where a resumed run goes on.
+    """Where a resumed run continues.
 
     Attributes:
         step: updates done.

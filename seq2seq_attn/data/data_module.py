@@ -152,8 +152,8 @@ class TranslationDataModule(pl.LightningDataModule):
     def batches_read(self, state_dict: dict[str, Any]) -> int:
         """Return how many batches each device counts as read, where there may be other devices than in `state_dict`.
 
-        Other devices go on within an epoch if it is cut into the same batches for them, and if they can share equally
-        those that were read.
+        Another number of devices resumes within an epoch if it is cut into the same batches for them, and if they can
+        share equally those that were read.
 
         Raises:
             UserError: if they cannot.

@@ -41,9 +41,11 @@ def values_of(override: Override) -> list[str]:
 
 @final
 class Sweep:
-    """Args:
-    config: of the command, as Hydra gives it to a sweeper.
-    arguments: the overrides typed, which replace those of `hydra.sweeper.params`.
+    """The jobs of a sweep, from the overrides of its command.
+
+    Args:
+        config: of the command, as Hydra gives it to a sweeper.
+        arguments: the overrides typed, which replace those of `hydra.sweeper.params`.
 
     Attributes:
         varied: overrides that name several values, by key.
@@ -151,7 +153,7 @@ class Sweep:
         print_table(self.folder, self.jobs)
         if failed := [str(job.number) for job in self.jobs if job.status != COMPLETE]:
             repeated = "complete jobs are skipped, the others run again"
-            kept = "with more hydra.sweeper.n_trials it goes on; those that failed count, since later ones follow them"
+            kept = "a higher hydra.sweeper.n_trials continues the search; failed trials count, since others build on them"
             raise UserError(
                 f"{len(failed)} of {len(self.jobs)} jobs failed ({', '.join(failed)}); repeat the command with "
                 f"hydra.sweep.dir={self.folder} resume=auto: {repeated if repeats_failed else kept}"

@@ -170,7 +170,7 @@ def start_loggers(trainer: Any, config: dict[str, Any], *, continues: bool = Fal
     """Add the chosen loggers, and give them the options, which starts their runs; folders of this machine stay out.
 
     Args:
-        continues: the run goes on from the latest checkpoint of its own folder, so its loggers continue theirs.
+        continues: the run resumes from the latest checkpoint of its own folder, so its loggers continue theirs.
     """
     own = {"resume": "auto"} if continues else {}
     options = [logger | (own if "resume" in logger else {}) for logger in config.get("logger", {}).values()]

@@ -44,7 +44,7 @@ class GuidedAlignment:
         links: a file with a line for each training pair, in Pharaoh form; "eflomal": this statistical aligner links the
             words of training and validation pairs; "self": two trained runs do; None: no guidance.
         weight: of the loss; 0: no guidance.
-        layer: of the decoder, from 0; None: the last but one, as in the paper.
+        layer: of the decoder, from 0; None: the last but one, as in the paper, or the only one.
         head: of this layer, from 0.
         runs: for links=self, a trained run of this direction and one of the other. Each links words by the mean of the
             heads of a layer, or of all layers, in the step that writes or reads a word: those by which both runs agree

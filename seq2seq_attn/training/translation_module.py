@@ -76,7 +76,7 @@ class TranslationModule(pl.LightningModule):
         translations: hypothesis by row, for each test set scored; of all processes, once the test is over.
         figures, signatures: of all metrics and of the text metrics, by set and name, as last computed.
         parent: what identifies the checkpoint that the first weights are from; None: they were drawn.
-        resumed_at: where a resumed run goes on.
+        resumed_at: where a resumed run continues.
         first_groups: options of the optimizer's groups before the first update, with those of the schedule.
         decode_seconds, entropy: of the test sets: time spent in the search, of the slowest process, and the mean
             entropy of a target token's attention, in nats, of all processes; NaN before a test.

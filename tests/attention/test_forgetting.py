@@ -93,6 +93,33 @@ def test_patterns_in_blocks_and_in_steps_see_the_sums_of_the_whole_sentence(patt
         torch.testing.assert_close(torch.cat(steps, 1), expected, **EXACT)
 
 
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_token_that_is_hidden_forgets_nothing(causal: bool) -> None:
+    attention, x = forgetting(), torch.randn(1, 6, WIDTH)
+    kept = torch.tensor([0, 1, 3, 5])
+    mask = torch.zeros(1, 6, dtype=torch.bool).index_fill(1, kept, True)
+    expected = attention.attend_self(x[:, kept], causal=causal).context
+    torch.testing.assert_close(attention.attend_self(x, mask, causal=causal).context[:, kept], expected, **EXACT)
+    for_each = mask[:, None].expand(-1, 6, -1)
+    torch.testing.assert_close(attention.attend_self(x, for_each, causal=causal).context[:, kept], expected, **EXACT)
+    memory = attention.prepare(x, mask=mask)
+    crossed = attention(x[:, -1:], memory, start=9, causal=False).context
+    alone = attention(x[:, -1:], attention.prepare(x[:, kept]), start=9, causal=False).context
+    torch.testing.assert_close(crossed, alone, **EXACT)
+
+
+def test_hidden_tokens_forget_nothing_in_steps_either() -> None:
+    attention, x = forgetting(), torch.randn(B, N, WIDTH)
+    mask = torch.rand(B, N) < 0.6
+    mask[:, 0] = True
+    expected, past, steps = attention.attend_self(x, mask, causal=True).context, None, []
+    for step, seen in zip(x.split(1, 1), mask.split(1, 1), strict=True):
+        attended = attention.attend_self(step, seen, past=past, causal=True)
+        past = attended.memory
+        steps.append(attended.context)
+    torch.testing.assert_close(torch.cat(steps, 1), expected, **EXACT)
+
+
 def test_in_half_precision_the_sums_stay_in_float32() -> None:
     attention = forgetting().bfloat16()
     x = torch.randn(1, 700, WIDTH).bfloat16()

@@ -11,7 +11,7 @@ from configs import attention_of, built, composed
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq_attn.attention.build import build_attention
+from seq2seq_attn.attention.build import build_attention, in_full, no_relative
 from seq2seq_attn.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("double")
@@ -228,7 +228,8 @@ REFUSED = [
 @pytest.mark.parametrize(("preset", "overrides", "sentence"), REFUSED)
 def test_heads_that_do_not_go_together_are_refused(preset: str, overrides: list[str], sentence: str) -> None:
     with pytest.raises(UserError) as caught:
-        build_attention(preset, *overrides, dim=DIM)
+        sizes = {"query_dim": DIM, "key_dim": DIM, "value_dim": DIM}
+        attention_of(preset, *map(in_full, overrides), **sizes, relative=no_relative)
     assert str(caught.value) == sentence
 
 

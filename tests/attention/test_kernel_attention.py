@@ -253,11 +253,11 @@ def test_a_performer_takes_rotary_positions_step_by_step_as_all_at_once() -> Non
 )
 def test_a_number_that_draws_nothing_is_refused(override: str, sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
-        build_attention("performer", f"feature_map.{override}", dim=8)
+        attention_of("performer", f"attention.feature_map.{override}", query_dim=8, key_dim=8, value_dim=8)
 
 
 def test_a_feature_map_is_replaced_by_name() -> None:
     attention = build_attention("linear", "feature_map=cosformer", "feature_map.max_length=9", dim=8).attention
     assert attention.feature_map.max_length == 9
     with pytest.raises(UserError, match="max_length=0 must be at least 1; use 256"):
-        build_attention("cosformer", "feature_map.max_length=0", dim=8)
+        attention_of("cosformer", "attention.feature_map.max_length=0", query_dim=8, key_dim=8, value_dim=8)

@@ -151,6 +151,26 @@ def test_the_layer_picks_the_pattern_of_alternating() -> None:
         ("multihead", [], {"dim": 6, "num_heads": 4}, "attention.num_heads=4 does not divide query_dim=6"),
         ("luong_dot", [], {"query_dim": 6, "key_dim": 5}, "needs query_dim == key_dim, got 6 and 5"),
         ("local", ["pattern.length_ratio=2.0"], {"dim": 6}, "length_ratio=2.0 is for cross-attention"),
+        ("soft_cap", ["score.cap=0"], {"dim": 6}, r"^attention\.score\.cap=0 must be float in \(0, inf\)$"),
+        ("multihead", ["backend=fast"], {"dim": 6}, r"^attention\.backend=fast must be auto or dense"),
+        ("multihead", ["qk_scale=nan"], {"dim": 6}, r"^attention\.qk_scale=nan must be float"),
+        ("multihead", ["head_dim=0"], {"dim": 6}, r"^attention\.head_dim=0 must be int"),
+        ("bahdanau", ["score.hidden_dim=-4"], {"dim": 6}, r"^attention\.score\.hidden_dim=-4 must be int"),
+        ("multihead", ["dropout=1.5"], {"dim": 6}, r"^attention\.dropout=1\.5 must be float in \[0, 1\)"),
+        ("dilated", ["pattern.segments=4"], {"dim": 6}, r"^attention\.pattern\.segments=4 must be "),
+        ("multihead", ["+decay=gate"], {"dim": 6}, r"^attention\.decay is no option of .*Attention; it takes: "),
+        (
+            "linear",
+            ["normalizer=sparsemax"],
+            {"dim": 6},
+            "^attention 'linear' does not take normalizer=sparsemax: .* No match in the defaults list.$",
+        ),
+        (
+            "wait_k",
+            ["score=forgetting", "pattern.length_ratio=0.5"],
+            {"query_dim": 6, "key_dim": 6},
+            r"^ForgettingScore reads the source at the position of the query, where WaitKPattern with .*=0\.5 may not",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_sentence(
@@ -215,6 +235,15 @@ def test_the_code_of_the_page_runs() -> None:
         exec(block, names)
     assert names["weights"].shape == (2, 8, 7, 7)
     assert (names["weights"][1, :, :, 4:] == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("preset", "override"), [("cosine", "score.initial_scale=8"), ("scalable_softmax", "normalizer.initial_scale=1")]
+)
+def test_a_learned_number_may_begin_as_a_whole_one(preset: str, override: str) -> None:
+    layer = build_attention(preset, override, dim=6)
+    assert all(parameter.is_floating_point() for parameter in layer.parameters())
+    assert layer(torch.randn(2, 3, 6)).context.isfinite().all()
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_a_run_that_goes_on_from_an_earlier_checkpoint_has_the_best_from_there_o
     still = ["optimizer.lr=0.0", "scheduler=constant", "trainer.max_epochs=2", f"ckpt_path={earlier}"]
     run_here(tmp_path, *pairs, "monitor=val/loss", *still)
     (line,) = [line for line in caplog.messages if line.startswith(str(best))]
-    assert f"best.ckpt is now that of step {later}, and the run goes on from step 7; until there the best val" in line
+    assert f"best.ckpt is now that of step {later}, and the run resumes from step 7; until there the best val" in line
     before, after = (weights(tmp_path, name) for name in ("earlier.ckpt", "best.ckpt"))
     assert all(torch.equal(before[name], after[name]) for name in before if name.startswith("model."))
 

@@ -79,7 +79,7 @@ def test_a_trial_that_fails_counts_as_failed_and_is_not_repeated(folder: Path) -
     assert {"FAIL", "COMPLETE"} == set(states)
     assert best(folder)["complete"] == states.count("COMPLETE")
     assert f"{states.count('FAIL')} of 4 jobs failed" in error[-1]
-    assert error[-1].endswith("it goes on; those that failed count, since later ones follow them")
+    assert error[-1].endswith("continues the search; failed trials count, since others build on them")
     assert swept(folder, *study, "hydra.sweeper.n_trials=5")[0] == 2
     assert [state for state, _, _ in trials(folder)][:4] == states
     assert begun(folder) == [1] * 5

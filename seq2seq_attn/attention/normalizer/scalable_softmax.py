@@ -26,9 +26,9 @@ class ScalableSoftmaxNormalizer(Normalizer):
         initial_scale: s before training. Where s log(n) is 1, as with 0.3 and 28 keys, it is a softmax.
     """
 
-    def __init__(self, *, num_heads: int, initial_scale: Annotated[float, "(0, inf)"]) -> None:
+    def __init__(self, *, num_heads: int, initial_scale: Annotated[int | float, "(0, inf)"]) -> None:
         super().__init__()
-        self.scales = nn.Parameter(torch.full((num_heads,), initial_scale))
+        self.scales = nn.Parameter(torch.full((num_heads,), float(initial_scale)))
 
     def forward(self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None) -> Normalized:
         spread = spread_scores(at_least_float32(scores), allowed, self.scales[:, None, None])

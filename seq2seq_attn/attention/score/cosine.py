@@ -25,10 +25,16 @@ class CosineScore(ProjectedScore):
     """
 
     def __init__(
-        self, *, query_dim: int, key_dim: int, num_heads: int, bias: bool, initial_scale: Annotated[float, "(0, inf)"]
+        self,
+        *,
+        query_dim: int,
+        key_dim: int,
+        num_heads: int,
+        bias: bool,
+        initial_scale: Annotated[int | float, "(0, inf)"],
     ) -> None:
         super().__init__(query_dim=query_dim, key_dim=key_dim, num_heads=num_heads, bias=bias)
-        self.scales = nn.Parameter(torch.full((num_heads,), initial_scale))
+        self.scales = nn.Parameter(torch.full((num_heads,), float(initial_scale)))
 
     def of_query(
         self, heads: Float[Tensor, "batch heads target head_dim"]

@@ -21,7 +21,8 @@ class ForgettingScore(Score):
     """(W q_i) . (U k_j) / sqrt(d_k) + the sum of log f_l over the tokens l from j + 1 to i, f_l = sigmoid(w . x_l + b).
 
     Each token computes a gate for each head; a gate near 0 removes the weight of all earlier tokens. The sum is a
-    difference of two running sums of log f, c_i - c_j, which are prepared with the keys.
+    difference of two running sums of log f, c_i - c_j, which a memory holds with the keys. A token that the mask hides
+    forgets nothing; where each query has a mask of its own, that is one which no query sees.
 
     The paper is causal (arXiv:2503.02130); here a key that follows its query is forgotten by the gates from i + 1 to j,
     so the term is -|c_i - c_j|. In attention to another sequence i is the query's own position in it, or the last.
@@ -66,9 +67,9 @@ class ForgettingScore(Score):
     def prepare_keys(
         self, keys: Float[Tensor, "batch source key_dim"]
     ) -> tuple[Float[Tensor, "batch _ source _"], ...]:
-        """Return the projected keys, and the running sum of log f in each head, at least in float32."""
+        """Return the projected keys, and log f in each head, at least in float32, of which a memory holds the sums."""
         log_gates = F.logsigmoid(at_least_float32(self.gate(keys)))
-        return (*self.scaled_dot.prepare_keys(keys), split_heads(log_gates.cumsum(1), self.num_heads))
+        return (*self.scaled_dot.prepare_keys(keys), split_heads(log_gates, self.num_heads))
 
     def query_at(
         self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], position: Int[Tensor, "batch target"]

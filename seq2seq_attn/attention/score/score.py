@@ -29,8 +29,8 @@ class Score(nn.Module, ABC):
             does; blocks are then computed in small tiles, and once more for their gradient.
         max_length: number of positions that it has scores for; None: any.
         query_parts, key_parts: number of tensors that `prepare_query` and `prepare_keys` return.
-        running_sums: how many of these keys, counted from the last, are sums over all earlier keys; appending to a
-            memory continues them.
+        running_sums: how many of these keys, counted from the last, a memory holds as sums over all keys up to each;
+            keys that the mask hides add nothing.
     """
 
     inner_product: ClassVar[bool] = False

@@ -1,7 +1,7 @@
 """Preparation of a corpus of any size: clean it in parts, drop duplicates, hold sets out, and write shards of text.
 
 A process holds one chunk, one shard or one partition of the hashes in memory. Every step writes a whole file or none,
-so a preparation that was killed goes on with the files that are there.
+so a preparation that was killed continues with the files that are there.
 """
 
 from __future__ import annotations
