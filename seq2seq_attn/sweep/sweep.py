@@ -153,7 +153,9 @@ class Sweep:
         print_table(self.folder, self.jobs)
         if failed := [str(job.number) for job in self.jobs if job.status != COMPLETE]:
             repeated = "complete jobs are skipped, the others run again"
-            kept = "a higher hydra.sweeper.n_trials continues the search; failed trials count, since others build on them"
+            kept = (
+                "a higher hydra.sweeper.n_trials continues the search; failed trials count, since others build on them"
+            )
             raise UserError(
                 f"{len(failed)} of {len(self.jobs)} jobs failed ({', '.join(failed)}); repeat the command with "
                 f"hydra.sweep.dir={self.folder} resume=auto: {repeated if repeats_failed else kept}"

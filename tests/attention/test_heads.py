@@ -227,8 +227,8 @@ REFUSED = [
 
 @pytest.mark.parametrize(("preset", "overrides", "sentence"), REFUSED)
 def test_heads_that_do_not_go_together_are_refused(preset: str, overrides: list[str], sentence: str) -> None:
+    sizes = {"query_dim": DIM, "key_dim": DIM, "value_dim": DIM}
     with pytest.raises(UserError) as caught:
-        sizes = {"query_dim": DIM, "key_dim": DIM, "value_dim": DIM}
         attention_of(preset, *map(in_full, overrides), **sizes, relative=no_relative)
     assert str(caught.value) == sentence
 
