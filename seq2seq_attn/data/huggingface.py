@@ -12,8 +12,8 @@ from typing import Annotated, Any, final
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
+from seq2seq_attn.data.pair_file import is_pair_file, without_empty
 from seq2seq_attn.data.parallel import ParallelCorpus
-from seq2seq_attn.data.records import is_pair_file, without_empty
 from seq2seq_attn.errors import UserError, one_line
 from seq2seq_attn.paths import given_path
 

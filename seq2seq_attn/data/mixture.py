@@ -10,10 +10,10 @@ from typing import Annotated, Any, final
 import yaml
 
 from seq2seq_attn.data.cleaning import Cleaning
+from seq2seq_attn.data.columns import SIDES, Column
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
 from seq2seq_attn.data.huggingface import data_set_files
 from seq2seq_attn.data.parallel import Files, ParallelCorpus, normalized_chunks, pair_sources
-from seq2seq_attn.data.records import SIDES, Column
 from seq2seq_attn.data.store.pair_source import PairSource
 from seq2seq_attn.data.store.prepare_text import IN_EPOCH, Mixture
 from seq2seq_attn.errors import UserError

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Annotated, Any, final
 
 from seq2seq_attn.data.cleaning import Cleaning
+from seq2seq_attn.data.columns import Column, PairFile
 from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus
-from seq2seq_attn.data.records import Column, CsvFile, PairFile, Table, is_pair_file, pair_file, without_empty
+from seq2seq_attn.data.pair_file import is_pair_file, pair_file, without_empty
 from seq2seq_attn.data.store.pair_source import LineAlignedFiles, PairSource
 from seq2seq_attn.data.store.prepare_text import HeldOut, Mixture
 from seq2seq_attn.data.store.text_store import stored_corpus
+from seq2seq_attn.data.table_file import CsvFile, Table
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.paths import given_path
 

@@ -14,12 +14,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from seq2seq_attn.data import records
+from seq2seq_attn.data import columnar_file
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.huggingface import HuggingfaceCorpus, data_set_files, hub_files
+from seq2seq_attn.data.pair_file import pair_file
 from seq2seq_attn.data.parallel import ParallelCorpus
-from seq2seq_attn.data.records import pair_file
 from seq2seq_attn.errors import UserError
 
 PAIRS = [(f"Sentence {n}.", f"Phrase {n}.") for n in range(40)]
@@ -137,7 +137,7 @@ def test_a_chunk_is_as_large_as_its_rows_and_in_order(
     kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A slice of a large batch pickles as the whole batch; thousands of small batches would be as many parts."""
-    monkeypatch.setattr(records, "CHUNK_LINES", 16)
+    monkeypatch.setattr(columnar_file, "CHUNK_LINES", 16)
     file = tmp_path / f"a.{'parquet' if kind == 'parquet' else 'arrow'}"
     pairs = [(f"{n} " + "x" * 500, f"{n} " + "y" * 500) for n in range(100)]
     if kind == "parquet":

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from data.store.pair_list import PairList
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.store import pair_source, prepare_text
-from seq2seq_attn.data.store.pair_source import LineAlignedFiles, PairList
+from seq2seq_attn.data.store.pair_source import LineAlignedFiles
 from seq2seq_attn.data.store.prepare_text import HeldOut
 from seq2seq_attn.data.store.text_store import stored_corpus
 from seq2seq_attn.errors import UserError

@@ -14,8 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from seq2seq_attn.data import records
-from seq2seq_attn.data.records import Column, find_delimiter, pair_file
+from seq2seq_attn.data import columnar_file, table_file
+from seq2seq_attn.data.columns import Column
+from seq2seq_attn.data.pair_file import pair_file
 from seq2seq_attn.data.store import pair_source
 from seq2seq_attn.errors import UserError
 
@@ -104,6 +105,39 @@ def test_a_header_is_recognised_and_chooses_the_columns(
 def test_a_first_pair_that_looks_a_little_like_a_header_is_a_pair(first: str, tmp_path: Path) -> None:
     found = read(write_lines(tmp_path / "a.tsv", first, "a\tb"))
     assert (len(found.pairs), found.has_header, found.origins) == (2, False, ("column 1", "column 2"))
+
+
+@pytest.mark.parametrize(
+    ("names", "columns", "one_side", "expected"),
+    [
+        (("id", "French", "en"), (None, None), False, ("c", "b")),
+        (("tgt", "raw", "src"), (None, None), False, ("c", "a")),
+        (("id", "French", "en"), ("id", None), False, ("a", "b")),
+        (("id", "fr", "x"), (None, "id"), False, None),
+        (("en", "fr"), ("fr", "en"), False, ("b", "a")),
+        (("url", "Sentence", "en", "fr"), (None, None), True, ("b", "b")),
+        (("en", "fr"), (None, None), True, ("a", "b")),
+        (("id", "x", "y"), (None, None), True, None),
+    ],
+)
+def test_the_same_columns_are_chosen_in_every_format(
+    names: tuple[str, ...],
+    columns: tuple[Column, Column],
+    one_side: bool,
+    expected: tuple[str, str] | None,
+    tmp_path: Path,
+) -> None:
+    row = "abcd"[: len(names)]
+    files = [write_csv(tmp_path / "a.csv", [names, row]), write_csv(tmp_path / "a.tsv", [names, row], delimiter="\t")]
+    files.append(write_lines(tmp_path / "a.jsonl", json.dumps(dict(zip(names, row, strict=True)))))
+    files.append(tmp_path / "a.parquet")
+    pq.write_table(pa.Table.from_pylist([dict(zip(names, row, strict=True))]), files[-1])
+    for file in files:
+        if expected is None:
+            with pytest.raises(UserError, match=r"none of which is named text|no text in the field|are both column"):
+                read(file, *columns, one_side=one_side)
+        else:
+            assert read(file, *columns, one_side=one_side).pairs == [expected], file.name
 
 
 def test_columns_are_chosen_by_number_or_name_with_and_without_a_header(tmp_path: Path) -> None:
@@ -230,7 +264,7 @@ def test_a_chunk_ends_at_a_number_of_bytes(name: str, tmp_path: Path, monkeypatc
     else:
         rows = [json.dumps({"en": source, "fr": target}) for source, target in pairs]
         write_lines(file, *(["\t".join(pair) for pair in pairs] if name == "a.tsv" else rows))
-    for module in (records, pair_source):
+    for module in (table_file, columnar_file, pair_source):
         monkeypatch.setattr(module, "CHUNK_BYTES", 4000)
     source = pair_file(file, (None, None), ("en", "fr"))
     parsed = [source.parse(chunk).pairs for chunk in source.chunks()]
@@ -277,7 +311,7 @@ def test_a_parquet_file_of_several_row_groups_is_read(kind: pa.DataType, tmp_pat
 def test_rows_of_a_parquet_file_without_text_are_rejected_and_a_file_without_texts_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(records, "CHUNK_LINES", 2)
+    monkeypatch.setattr(columnar_file, "CHUNK_LINES", 2)
     file = tmp_path / "a.parquet"
     columns = {"en": ["a", "b", None, "d"], "fr": ["x", "y\0", "z", "u"], "n": [1, 2, 3, 4]}
     pq.write_table(pa.table(columns), file, row_group_size=2)
@@ -294,28 +328,6 @@ def test_rows_of_a_parquet_file_without_text_are_rejected_and_a_file_without_tex
         assert refused(tmp_path / f"a.parquet.{ending}") == (
             f"a.parquet.{ending} is a compressed Parquet file; Parquet is compressed already, so decompress it"
         )
-
-
-@pytest.mark.parametrize(
-    ("rows", "delimiter"),
-    [
-        (["english;french", *("Yes, sir;Oui, monsieur" for _ in range(50)), "bad;row;three"], ";"),
-        (["Yes, sir 0;Oui 0", "No, sir 1;Non 1"], ";"),
-        (["en,fr", "a; b,c", "d; e,f"], ","),
-        (["one; two,three", "four,five"], ","),
-        (["a\tb, c", "d\te, f"], "\t"),
-        (["alone"], ","),
-        (["en;fr", *("Yes;Oui" for _ in range(50)), 'No;"Non', *("Well, well;Bon, bon" for _ in range(9000))], ";"),
-        (["en;fr", "Yes;Oui", f"{'a' * 200_000};No"], ";"),
-    ],
-)
-def test_the_delimiter_is_that_of_most_rows(rows: list[str], delimiter: str) -> None:
-    assert find_delimiter("".join(f"{row}\n" for row in rows)) == delimiter
-
-
-def test_a_quotation_mark_that_is_never_closed_leaves_the_delimiter_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(records, "MOST_BYTES", 1000)
-    assert find_delimiter(f'en;fr\nYes;Oui\n"{"no end, " * 200}') == ";"
 
 
 def test_a_cell_longer_than_csv_s_own_limit_is_a_cell(tmp_path: Path) -> None:

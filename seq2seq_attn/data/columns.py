@@ -1,0 +1,165 @@
+"""Columns of a file of pairs: which two hold the source and the target, by number, name, language or position."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from seq2seq_attn.data.store.pair_source import PairSource
+from seq2seq_attn.errors import UserError
+
+Column = int | str | None  # a number from 1, or a name; None: the column that the language or the header names
+LINE_ENDS = re.compile(r"[\r\n]+")
+HEAD = 100  # rows from which the form of a file is taken
+SIDES = ("source", "target")
+SIDE_NAMES = (("source", "src", "input"), ("target", "tgt", "trg", "output"))  # of columns, whatever the language
+TEXT_NAMES = ("text", "sentence", "content")  # of the column of a text without translations
+LANGUAGE_NAMES = {
+    "ar": "arabic", "bn": "bengali", "cs": "czech", "da": "danish", "de": "german", "el": "greek", "en": "english",
+    "es": "spanish", "fa": "persian", "fi": "finnish", "fr": "french", "he": "hebrew", "hi": "hindi", "hu": "hungarian",
+    "id": "indonesian", "it": "italian", "ja": "japanese", "km": "khmer", "ko": "korean", "lo": "lao", "my": "burmese",
+    "nl": "dutch", "no": "norwegian", "pl": "polish", "pt": "portuguese", "ro": "romanian", "ru": "russian",
+    "sv": "swedish", "sw": "swahili", "th": "thai", "tr": "turkish", "uk": "ukrainian", "vi": "vietnamese",
+    "zh": "chinese",
+}  # fmt: skip
+
+COLUMN_NAMES = {*LANGUAGE_NAMES, *LANGUAGE_NAMES.values(), *(name for names in SIDE_NAMES for name in names)}
+
+
+class Choice(NamedTuple):
+    """What decides the columns of the source and the target; see `pair_file`."""
+
+    columns: tuple[Column, Column]
+    languages: tuple[str, str]
+    positions: tuple[int, int]
+    one_side: bool
+
+
+class PairFile(PairSource):
+    """A file with both sides of each pair.
+
+    Attributes:
+        origins: where the source and the target are read, such as "column 2".
+        has_header: whether the first line names the columns.
+        positions: of the two columns, from 0.
+    """
+
+    origins: tuple[str, str]
+    has_header = False
+    positions = (0, 1)
+
+    def __init__(self, path: Path) -> None:
+        self.files, self.path = (path,), path
+
+    def options(self) -> list[Any]:
+        return [*self.origins, self.has_header, *self.positions]
+
+
+def choose_columns(path: Path, names: Sequence[str], choice: Choice, has_names: bool = True) -> tuple[int, int]:
+    """Return the positions of the source and the target column, from 0; those of the only text are the same.
+
+    Raises:
+        UserError: if a column is not there, or one column is both sides of pairs.
+    """
+    chosen = choose([name.strip() for name in names], choice)
+    listed = readable(", ".join(names)) if has_names else f"1 to {len(names)}"
+    for column, at, side in zip(choice.columns, chosen, SIDES, strict=True):
+        if 0 <= at < len(names):
+            continue
+        if column is not None:
+            raise UserError(
+                f"{path} has no column {column} (columns: {listed}); set data.{side}_column to the name or number of "
+                "one of them"
+            )
+        if len(names) > 1:  # a table without a header, after one with it
+            raise UserError(
+                f"{path} has {len(names)} columns and no header, and a file before it has the {side} in column "
+                f"{at + 1}; set data.{side}_column, or add a header"
+            )
+        many = f"one column ({listed})" if names else "no column"
+        raise UserError(f"{path} has {many}, and a pair needs two")
+    if chosen[0] == chosen[1] and not choice.one_side:
+        name = shown_name(names[chosen[0]]) if has_names else str(chosen[0] + 1)
+        raise UserError(
+            f"{path}: source and target are both column {name} (columns: {listed}); set data.source_column and "
+            "data.target_column to two of them"
+        )
+    return chosen
+
+
+def choose(names: Sequence[str], choice: Choice, texts: Container[int] | None = None) -> tuple[int, int]:
+    """Return the positions of the source and the target, from 0, which may be beyond the last.
+
+    Each is the chosen column, else the one that is named by its language or side, else that of `choice.positions`.
+
+    Args:
+        texts: positions of the columns that may be the only text; None: all.
+    """
+    source, target = named_columns(names, choice, texts) or choice.positions
+    return position_of(choice.columns[0], names, source), position_of(choice.columns[1], names, target)
+
+
+def position_of(column: Column, names: Sequence[str], usual: int) -> int:
+    """Return the position of a column, from 0: `usual` for None, and `len(names)` for a name that is not there."""
+    if column is None:
+        return usual
+    return column - 1 if isinstance(column, int) else [*names, column].index(column)
+
+
+def named_columns(names: Sequence[str], choice: Choice, texts: Container[int] | None = None) -> tuple[int, int] | None:
+    """Return the positions of the only text, twice, or of a source and a target, by their names; None: of neither.
+
+    Args:
+        texts: see `choose`.
+    """
+    only = text_column(names) if choice.one_side else None
+    if only is not None and (texts is None or only in texts):
+        return only, only
+    return guess_columns(names, choice.languages)
+
+
+def guess_columns(names: Sequence[str], languages: tuple[str, str]) -> tuple[int, int] | None:
+    """Return the positions of the names of a source and a target; None if one of the two is missing."""
+    plain = [name.strip().casefold() for name in names]
+    positions = []
+    for language, side in zip(languages, SIDE_NAMES, strict=True):
+        code = language.casefold()
+        words = [code, re.split(r"[-_]", code)[0]]
+        words += [LANGUAGE_NAMES[word] for word in words if word in LANGUAGE_NAMES]
+        candidates = [*words, *(f"translation.{word}" for word in words), *side]
+        positions.append(next((plain.index(word) for word in candidates if word in plain), None))
+    source, target = positions
+    return None if source is None or target is None or source == target else (source, target)
+
+
+def text_column(names: Sequence[str]) -> int | None:
+    """Return the position of the only text of a file without pairs: the column named so, or the only one; or None."""
+    plain = [name.strip().casefold() for name in names]
+    named = next((plain.index(name) for name in TEXT_NAMES if name in plain), None)
+    return 0 if named is None and len(names) == 1 else named
+
+
+def is_header(row: Sequence[str], choice: Choice) -> bool:
+    """Return whether the first row of a table names its columns."""
+    if guess_columns(row, choice.languages) is not None or any(isinstance(column, str) for column in choice.columns):
+        return True
+    plain = [name.strip().casefold() for name in row]
+    has_languages = len(plain) > 1 and COLUMN_NAMES.issuperset(plain)
+    return choice.one_side and (has_languages or not set(plain).isdisjoint(TEXT_NAMES))
+
+
+def join_lines(text: str) -> str:
+    """Return the text with a blank for each run of line ends."""
+    return LINE_ENDS.sub(" ", text)
+
+
+def shown_name(name: str) -> str:
+    return readable(name.strip(), 30)
+
+
+def readable(text: str, most: int = 100) -> str:
+    """Return the first `most` characters of `text`, with unprintable ones replaced, for a one-line message."""
+    shown = "".join(letter if letter.isprintable() else "�" for letter in text[:most])
+    return shown + "…" * (len(text) > most)
