@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import codecs
 import gzip
+import io
 import lzma
 import os
 import zlib
@@ -73,8 +74,10 @@ def chunks(path: Path) -> Iterator[bytes]:
 
 
 @contextmanager
-def opened(path: Path, compressed: bool = True) -> Iterator[IO[bytes]]:
+def opened(path: Path, compressed: bool = True) -> Iterator[Any]:
     """Open a file, plain or compressed; what fails while it is open is a UserError that names it.
+
+    `fileobj` of a decompressed stream is the file.
 
     Args:
         compressed: whether to decompress it.
@@ -85,7 +88,7 @@ def opened(path: Path, compressed: bool = True) -> Iterator[IO[bytes]]:
         raise UserError(f"{path} is a pipe or a device, not a file; save its content to a file first")
     try:
         with path.open("rb") as raw, decompressed(raw, path.suffix if compressed else "") as stream:
-            yield stream
+            yield stream if stream is raw else SimpleNamespace(read=stream.read, fileobj=raw)
     except UserError:
         raise
     except FileNotFoundError as error:
@@ -127,19 +130,13 @@ def plain_name(file: str) -> str:
     return file.removesuffix(next(filter(file.endswith, COMPRESSED), ""))
 
 
-@contextmanager
-def decompressed(raw: IO[bytes], suffix: str) -> Iterator[Any]:
-    """Yield the stream of the uncompressed bytes; `fileobj` is the file, if it is another stream."""
-    if suffix in OPENERS:
-        with OPENERS[suffix](raw) as stream:
-            yield SimpleNamespace(read=stream.read, fileobj=raw)
-    elif suffix == ".zst":
+def decompressed(raw: IO[bytes], suffix: str) -> Any:
+    """Return the stream of the uncompressed bytes of a file; a plain one is returned as it is."""
+    if suffix == ".zst":
         import pyarrow as pa  # 0.3 s that other files do not pay
 
-        with pa.CompressedInputStream(pa.PythonFile(raw, "r"), "zstd") as stream:
-            yield SimpleNamespace(read=stream.read, fileobj=raw)
-    else:
-        yield raw
+        return io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(raw, "r"), "zstd"))
+    return OPENERS[suffix](raw) if suffix in OPENERS else raw
 
 
 def read_pairs(path: Path) -> list[tuple[str, str]]:

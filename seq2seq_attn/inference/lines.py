@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import codecs
-import io
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any, NamedTuple
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from seq2seq_attn.data.reading import COMPRESSED, OPENERS, UTF_16, check_format, compression_of, is_damage
+from seq2seq_attn.data.reading import COMPRESSED, UTF_16, check_format, compression_of, decompressed, is_damage
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.text import plain_console
 
@@ -37,7 +36,8 @@ class Line(NamedTuple):
     notes: list[str]
 
 
-def opened(option: str | None, path: str | None, standard: Any = None) -> AbstractContextManager[Any]:
+@contextmanager
+def opened(option: str | None, path: str | None, standard: Any = None) -> Iterator[Any]:
     """Open a file for bytes, unpacked if its name ends in gz, zst, xz or bz2.
 
     Args:
@@ -45,20 +45,16 @@ def opened(option: str | None, path: str | None, standard: Any = None) -> Abstra
         path: None: the standard stream, which stays open.
     """
     if path is None:
-        return nullcontext(standard)
+        yield standard
+        return
     check_format(Path(path))
     try:
-        if unpacked := OPENERS.get(Path(path).suffix):
-            return unpacked(path)
         raw = open(path, "rb")  # noqa: SIM115
     except OSError as error:
         name = path if option is None else f"{option}={path}"
         raise UserError(f"{name} cannot be read ({error.strerror})") from error
-    if not path.endswith(".zst"):
-        return raw
-    import pyarrow as pa  # 0.3 s that other files do not pay
-
-    return io.BufferedReader(pa.CompressedInputStream(pa.PythonFile(raw, "r"), "zstd"))
+    with raw, decompressed(raw, Path(path).suffix) as stream:
+        yield stream
 
 
 def read_lines(stream: Any, name: str) -> Iterator[Line]:

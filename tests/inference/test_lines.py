@@ -71,8 +71,9 @@ def test_files_in_zstandard_are_unpacked_and_other_formats_refused(tmp_path: Pat
     file.write_bytes(file.read_bytes()[:-9])
     with opened("input", str(file)) as stream, pytest.raises(UserError, match=r"a.zst cannot be read \(Truncated"):
         list(read_lines(stream, str(file)))
-    with pytest.raises(UserError, match=r"a.txt.zip is compressed; decompress it, or compress it with gzip"):
-        opened("input", str(tmp_path / "a.txt.zip"))
+    sentence = r"a.txt.zip is compressed; decompress it, or compress it with gzip"
+    with pytest.raises(UserError, match=sentence), opened("input", str(tmp_path / "a.txt.zip")):
+        pass
     assert read("un\n".encode("utf-16"))[0].notes == ["UTF-16, not UTF-8; convert the text"]
 
 
@@ -92,8 +93,9 @@ def test_a_stream_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     sentence = r"^standard input cannot be read \(Bad file descriptor\)$"
     with io.FileIO(descriptor, "r") as stream, pytest.raises(UserError, match=sentence):
         next(read_lines(stream, "standard input"))
-    with pytest.raises(UserError, match=r"^input=.+ cannot be read \(Is a directory\)$"):
-        opened("input", str(tmp_path))
+    sentence = r"^input=.+ cannot be read \(Is a directory\)$"
+    with pytest.raises(UserError, match=sentence), opened("input", str(tmp_path)):
+        pass
 
 
 @pytest.mark.parametrize("module", [lzma, bz2])
