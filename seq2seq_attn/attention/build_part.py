@@ -10,7 +10,7 @@ from seq2seq_attn.factory import named_arguments
 
 
 def build_part(part: partial[Any], **sizes: Any) -> Any:
-    """Build a part of an attention from its partial and the sizes that its parent knows.
+    """Build a part of a model from its partial and the sizes that its parent knows.
 
     Raises:
         UserError: if the configuration sets a size that the parent passes.

@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from seq2seq_attn.attention.build_part import build_part
 from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.attention.history import check_no_history
 from seq2seq_attn.attention.layer import AttentionLayer
@@ -56,7 +57,7 @@ class ConvDecoder(Decoder):
     ) -> None:
         super().__init__()
         self.output_dim, self.before_shape = input_dim, (kernel_size - 1, dim)
-        self.position = position(dim=input_dim)
+        self.position = build_part(position, dim=input_dim)
         self.dropout = Dropout(dropout)
         self.widen = normed_linear(input_dim, dim, variance=1 - dropout)
         self.layers = nn.ModuleList(

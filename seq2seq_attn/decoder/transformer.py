@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from seq2seq_attn.attention.build_part import build_part
 from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.attention.history import check_no_history
 from seq2seq_attn.attention.layer import AttentionLayer
@@ -57,7 +58,7 @@ class TransformerDecoder(Decoder):
         super().__init__()
         self.output_dim = dim
         self.project = nn.Identity() if input_dim == dim else Linear(input_dim, dim)
-        self.position = position(dim=dim)
+        self.position = build_part(position, dim=dim)
         self.dropout = Dropout(dropout)
         self.layers = nn.ModuleList(
             DecoderLayer(
@@ -67,7 +68,7 @@ class TransformerDecoder(Decoder):
                 cross_attention=None
                 if cross_attention is None
                 else cross_attention(query_dim=dim, key_dim=key_dim, value_dim=value_dim, layer=layer),
-                feed_forward=feed_forward(dim=dim),
+                feed_forward=build_part(feed_forward, dim=dim),
                 dim=dim,
                 norm=norm,
                 dropout=dropout,

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seq2seq_attn.attention.build_part import build_part
 from seq2seq_attn.encoder.encoder import Encoded, Encoder
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.dropout import Dropout
@@ -48,7 +49,7 @@ class ConvEncoder(Encoder):
             )
         self.key_dim = self.value_dim = self.summary_dim = input_dim
         self.reach = kernel_size // 2
-        self.position = position(dim=input_dim)
+        self.position = build_part(position, dim=input_dim)
         self.dropout = Dropout(dropout)
         self.widen = normed_linear(input_dim, dim, variance=1 - dropout)
         self.layers = nn.ModuleList(

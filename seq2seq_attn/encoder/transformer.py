@@ -8,6 +8,7 @@ from typing import Any, Literal, final
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from seq2seq_attn.attention.build_part import build_part
 from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.attention.state import Attended, AttendedLayers
 from seq2seq_attn.encoder.encoder import Encoded, Encoder
@@ -51,13 +52,13 @@ class TransformerEncoder(Encoder):
         self.causal = causal
         self.key_dim = self.value_dim = self.summary_dim = dim
         self.project = nn.Identity() if input_dim == dim else Linear(input_dim, dim)
-        self.position = position(dim=dim)
+        self.position = build_part(position, dim=dim)
         self.dropout = Dropout(dropout)
         relative = self.position.causal_relative if causal else self.position.relative
         self.layers = nn.ModuleList(
             EncoderLayer(
                 attention=self_attention(query_dim=dim, key_dim=dim, value_dim=dim, layer=layer, relative=relative),
-                feed_forward=feed_forward(dim=dim),
+                feed_forward=build_part(feed_forward, dim=dim),
                 dim=dim,
                 norm=norm,
                 dropout=dropout,

@@ -15,6 +15,8 @@ from torch import nn
 
 from seq2seq_attn.encoder.encoder import Encoded
 from seq2seq_attn.encoder.transformer import TransformerEncoder
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.position.sinusoidal import SinusoidalPosition
 
 POSITIONS = options("position")
 BATCH, HEADS, DIM, FF_DIM, SOURCE, LAYERS = 3, 3, 18, 13, 7, 2
@@ -235,3 +237,15 @@ def test_a_layer_of_inference_frees_its_context_keys_and_values() -> None:
     with torch.no_grad():
         ours(torch.randn(BATCH, SOURCE, DIM), MASK)
     assert alive == [False, False, True]  # the last one's until the end of the call
+
+
+@pytest.mark.parametrize(
+    ("part", "name"),
+    [
+        ({"position": partial(SinusoidalPosition, dim=0, base=1e4)}, "SinusoidalPosition"),
+        ({"feed_forward": partial(by_torch.feed_forward_factory(FF_DIM), dim=DIM)}, "FeedForward"),
+    ],
+)
+def test_a_part_with_a_width_of_its_own_is_refused(part: dict[str, Any], name: str) -> None:
+    with pytest.raises(UserError, match=rf"^{name} gets dim from the module around it; remove 'dim' from its options$"):
+        encoder(**part)
