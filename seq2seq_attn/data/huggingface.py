@@ -56,7 +56,7 @@ class HuggingfaceCorpus(Corpus):
         seed: int,
         cache_dir: str,
         max_rejected: Annotated[float, "[0, 1]"] = 0.01,
-        num_processes: Annotated[int | None, "[1, inf)"] = None,
+        num_processes: Annotated[int | None, "[1, 1000]"] = None,
         verify: bool = False,
         copy_to: str | None = None,
     ) -> None:

@@ -31,7 +31,7 @@ class FirePosition(PositionEncoding):
         self,
         *,
         dim: int,
-        hidden_dim: Annotated[int, "[1, inf)"],
+        hidden_dim: Annotated[int, "[1, 16384]"],
         initial_rate: Annotated[int | float, "(0, inf)"],
         initial_threshold: Annotated[int | float, "(0, inf)"],
     ) -> None:
