@@ -1,7 +1,7 @@
 """The type and the range of every option, checked before anything reads one.
 
 Types are those of the constructor that a `_target_` names, or are listed here for options of the first level. The range
-of a number is that of `RANGES`, or is given in the constructor: `sharpness: Annotated[float, "(0, inf)"]`.
+of a number is part of its type, `sharpness: Annotated[float, "(0, inf)"]`; `RANGES` adds it to the types of libraries.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import inspect
 import logging
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from types import NoneType, UnionType
@@ -25,86 +25,80 @@ logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # get_object logs w
 
 Built, Factory, Group = (object, partial[Any], dict[str, object])  # a `_target_`, one that is `_partial_`, several
 COMMON: dict[str, Any] = {
-    "task_name": str, "num_threads": int | None, "batch_tokens": int | None, "device": str,
-    "paths": dict[str, str], "choices": dict[str, str | None],
+    "task_name": str, "num_threads": Annotated[int | None, "[1, 1000]"],
+    "batch_tokens": Annotated[int | None, "[1, 1000000]"], "device": str, "paths": dict[str, str],
+    "choices": dict[str, str | None],
 }  # fmt: skip
 TRAIN: dict[str, Any] = COMMON | {
-    "seed": int, "batch_tokens": int, "batch_sentences": int | None, "eval_batch_tokens": int | None,
-    "num_workers": int, "val_sentences": int | None, "log_text": bool, "label_smoothing": float, "r_drop_alpha": float,
-    "token_dropout": dict[str, float], "init_from": dict[str, str | bool | None], "trust": str | list[str],
-    "freeze": list[str], "parameter_groups": list[dict[str, Any]],
+    "seed": Annotated[int, "[0, 4294967295]"], "batch_tokens": Annotated[int, "[1, 1000000]"],
+    "batch_sentences": Annotated[int | None, "[1, 1000000]"],
+    "eval_batch_tokens": Annotated[int | None, "[1, 1000000]"], "num_workers": Annotated[int, "[0, 1000]"],
+    "val_sentences": Annotated[int | None, "[1, 1000000]"], "log_text": bool,
+    "label_smoothing": Annotated[float, "[0, 1)"], "r_drop_alpha": Annotated[float, "[0, inf)"],
+    "token_dropout": dict[str, Annotated[float, "[0, 1)"]], "init_from": dict[str, str | bool | None],
+    "trust": str | list[str], "freeze": list[str], "parameter_groups": list[dict[str, Any]],
     "resume": Literal["auto"] | None, "ckpt_path": str | None, "optimized_metric": str, "guided_alignment": Built,
     "objective": Built | None, "scheduled_sampling": Built, "monitor": str | None,
-    "monitor_mode": Literal["max", "min"] | None,
-    "data": Built, "tokenizer": Built, "attention": Factory, "self_attention": Factory,
-    "encoder_attention": Factory, "cross_attention": Factory,
-    "position": Factory, "feed_forward": Factory, "model": Built, "search": Built, "metric": Group,
-    "optimizer": Factory, "scheduler": Factory, "trainer": Built, "callback": Group, "logger": Group,
+    "monitor_mode": Literal["max", "min"] | None, "data": Built, "tokenizer": Built, "attention": Factory,
+    "self_attention": Factory, "encoder_attention": Factory, "cross_attention": Factory, "position": Factory,
+    "feed_forward": Factory, "model": Built, "search": Built, "metric": Group, "optimizer": Factory,
+    "scheduler": Factory, "trainer": Built, "callback": Group, "logger": Group,
 }  # fmt: skip
 FIRST = {name: TRAIN[name] for name in ("metric", "guided_alignment")}  # read before the others can be checked
 DECODING: dict[str, Any] = COMMON | {  # of translate and serve
     "ckpt_path": str | list[str], "engine": Literal["torch", "ctranslate2"], "trust": str | list[str],
-    "max_source_tokens": int, "batch_sentences": int, "precision": str | int | None, "compute_type": str | None,
-    "search": Built | None,
+    "max_source_tokens": Annotated[int, "[1, 1000000]"], "batch_sentences": Annotated[int, "[1, 1000000]"],
+    "precision": Annotated[str | int | None, "[16, 64]"], "compute_type": str | None, "search": Built | None,
 }  # fmt: skip
-TRANSLATE: dict[str, Any] = DECODING | {
+ALIGNMENT: dict[str, Any] = {
+    "alignment_layer": Annotated[int | None, "[0, 1000]"], "alignment_head": Annotated[int | None, "[0, 1000]"],
+    "alignment_threshold": Annotated[float | None, "[0, 1]"], "alignment_shift": bool | None, "alignment_sink": bool,
+}  # fmt: skip
+TRANSLATE: dict[str, Any] = DECODING | ALIGNMENT | {
     "interactive": bool, "input": str | None, "output": str | None, "prefixes": str | None, "nbest": str | None,
-    "alignments": str | None, "alignment_layer": int | None, "alignment_head": int | None,
-    "alignment_threshold": float | None, "alignment_shift": bool | None, "alignment_sink": bool, "placeholders": bool,
-    "maps": str | None, "read_ahead": int, "num_processes": int,
+    "alignments": str | None, "placeholders": bool, "maps": str | None, "read_ahead": Annotated[int, "[1, 1000000]"],
+    "num_processes": Annotated[int, "[1, 1000]"],
 }  # fmt: skip
-SERVE: dict[str, Any] = DECODING | {"host": str, "port": int}
-ALIGN: dict[str, Any] = COMMON | {
+SERVE: dict[str, Any] = DECODING | {"host": str, "port": Annotated[int, "[0, 65535]"]}
+ALIGN: dict[str, Any] = COMMON | ALIGNMENT | {
     "ckpt_path": str | None, "reverse": str | None, "links": str | list[str] | None, "trust": str | list[str],
     "pairs": str | list[str] | None, "gold": str | None, "gold_start": Literal[0, 1], "target_first": bool,
-    "lowercase": bool, "tatoeba": str | None, "alignment_layer": int | None, "alignment_head": int | None,
-    "alignment_threshold": float | None, "alignment_shift": bool | None, "alignment_sink": bool, "symmetrization": str,
-    "output": str | None, "results": str | None,
+    "lowercase": bool, "tatoeba": str | None, "symmetrization": str, "output": str | None, "results": str | None,
 }  # fmt: skip
 EXPLORE: dict[str, Any] = COMMON | {
-    "ckpt_path": str | list[str], "compare": str | list[str] | None, "trust": str | list[str], "port": int | None,
-    "open": bool, "page": str | None, "input": str | None,
+    "ckpt_path": str | list[str], "compare": str | list[str] | None, "trust": str | list[str],
+    "port": Annotated[int | None, "[0, 65535]"], "open": bool, "page": str | None, "input": str | None,
 }  # fmt: skip
 EVALUATE: dict[str, Any] = COMMON | {
     "ckpt_path": str | list[str], "splits": str | list[str] | None, "score": str | list[str] | None,
-    "trust": str | list[str], "bootstrap": int, "precision": str | int | None, "data": Built | None,
-    "search": Built | None, "metric": Group,
+    "trust": str | list[str], "bootstrap": Annotated[int, "[0, 1000000]"],
+    "precision": Annotated[str | int | None, "[16, 64]"], "data": Built | None, "search": Built | None, "metric": Group,
 }  # fmt: skip
 
-RANGES = {  # of numbers, by the end of the option's path; the longest end counts
-    "[-1, 0]": "beta2_decay",
-    "[0, 1)": """momentum dropout projection_dropout token_dropout.source token_dropout.target label_smoothing decay
-        betas""",
-    "[0, 1]": """soft_probability alignment_threshold aer.threshold sampling_alpha scheduler.factor
-        scheduler.final_share scheduled_sampling.share""",
-    "[0, 10]": "length_penalty.power length_penalty.alpha",
-    "(0, 1]": "top_p scheduler.decay_share",
-    "[0, inf)": """lr eps weight_decay gradient_clip_val r_drop_alpha log_prob_weight entropy_weight alpha diversity
-        coverage_penalty max_relative_length min_relative_length limit_train_batches limit_val_batches
-        limit_test_batches limit_predict_batches overfit_batches""",
-    "(0, inf)": """base temperature length_ratio qk_scale every_minutes search.patience beta val_check_interval""",
-    "[1, inf)": "max_ratio",
-    "[1, 1000]": """num_threads num_processes num_layers num_heads num_kv_heads num_nodes beam_size num_best
-        num_groups num_samples char_order max_ngram_order source_column target_column optimizer.d""",
-    "[0, 1000]": """gpus num_workers no_repeat_ngram word_order alignment_layer alignment_head aer.layer aer.head
-        refresh_rate""",
-    "[-1, 1000]": "devices save_top_k",
-    "[1, 16384]": "dim embedding_dim hidden_dim head_dim ff_dim rank factors kernel_size",
-    "[0, 1000000]": """data.val_sentences data.test_sentences corpus.val_sentences corpus.test_sentences min_length
-        max_extra_length top_k bootstrap num_sentences min_tokens max_tokens warm_up_steps operators""",
-    "[1, 1000000]": """batch_tokens batch_sentences eval_batch_tokens batch_size read_ahead max_source_tokens
-        val_sentences test_sentences vocab_size source_vocab_size target_vocab_size max_length max_distance
-        num_features k min_words max_words max_characters num_pairs min_count skip_nonfinite.limit
-        accumulate_grad_batches check_val_every_n_epoch steps attention_entropy.num_sentences""",
-    "[0, 1000000000]": """scheduled_sampling.steps warmup_steps total_iters patience fast_dev_run
-        reload_dataloaders_every_n_epochs min_epochs min_steps""",
-    "[1, 1000000000]": "every_steps log_every_n_steps",
-    "[-1, 1000000000]": "max_epochs max_steps num_sanity_val_steps",
-    "[0, 4294967295]": "seed redraw",
-    "[0, 65535]": "port",
-    "[16, 64]": "precision",
-}  # fmt: skip
-INTERVALS = {name: interval for interval, names in RANGES.items() for name in names.split()}
+RANGES: dict[str, dict[str, str]] = {  # of the numbers that the constructors of libraries take, by their module
+    "torch.optim": {
+        "[-1, 0]": "beta2_decay",
+        "[0, 1)": "momentum betas",
+        "[0, 1]": "factor",
+        "[0, inf)": "lr eps weight_decay alpha",
+        "[1, 1000]": "d",
+        "[0, 1000000000]": "total_iters patience",
+    },
+    "pytorch_lightning": {
+        "[0, 1)": "decay",
+        "[0, inf)": """gradient_clip_val limit_train_batches limit_val_batches limit_test_batches limit_predict_batches
+            overfit_batches""",
+        "(0, inf)": "val_check_interval",
+        "[1, 1000]": "num_nodes",
+        "[0, 1000]": "refresh_rate",
+        "[-1, 1000]": "devices save_top_k",
+        "[1, 1000000]": "accumulate_grad_batches check_val_every_n_epoch",
+        "[0, 65535]": "port",
+        "[1, 1000000000]": "log_every_n_steps",
+        "[0, 1000000000]": "patience fast_dev_run reload_dataloaders_every_n_epochs min_epochs min_steps",
+        "[-1, 1000000000]": "max_epochs max_steps num_sanity_val_steps",
+    },
+}
 LONGEST = 255  # bytes of the name of a file
 WAY_OUT = "; `--cfg job` shows the default"  # of a command
 
@@ -126,10 +120,7 @@ def check_options(config: DictConfig, types: dict[str, Any]) -> None:
 
 def check(key: str, value: Any, kind: Any) -> None:
     """Check an option and those inside of it."""
-    ends = (key.split(".", start)[-1] for start in range(key.count(".") + 1))  # from the longest
-    interval = next((INTERVALS[end] for end in ends if end in INTERVALS), None)
-    if get_origin(kind) is Annotated:
-        kind, interval = get_args(kind)
+    kind, interval = get_args(kind) if get_origin(kind) is Annotated else (kind, None)
     if value == "???":
         if key.endswith("_vocab_size"):
             return  # the tokenizer knows it
@@ -188,6 +179,8 @@ def described(kind: Any, interval: str | None) -> str:
     """Return a type as Python writes it, with its interval; an object is given by its `_target_`."""
     if kind is object or get_origin(kind) is partial:
         return f"a group with _target_ and _partial_={str(kind is not object).lower()}"
+    if get_origin(kind) is Annotated:
+        return described(*get_args(kind))
     text = "null" if kind is NoneType else inspect.formatannotation(kind).replace("typing.", "")
     if choices := choices_of(kind):
         *most, last = choices
@@ -196,6 +189,8 @@ def described(kind: Any, interval: str | None) -> str:
         # sorted: Python caches a union, so its order is that of the first equal one
         inner = sorted(get_args(kind), key=lambda one: (one is NoneType, str(one)))
         text = " | ".join(described(one, None) for one in inner)
+    elif get_origin(kind) is dict:
+        text = f"dict[{', '.join(described(one, None) for one in get_args(kind))}]"
     return f"{text} in {interval}" if interval else text
 
 
@@ -231,7 +226,7 @@ def argument_types(key: str, node: dict[str, Any]) -> dict[str, Any]:
         raise UserError(f"{key}._target_={shown(node['_target_'])} is no class or function; correct the name")
     try:
         arguments = inspect.signature(target).parameters
-        types = get_type_hints(target.__init__ if inspect.isclass(target) else target, include_extras=True)
+        types = ranged_types(target.__init__ if inspect.isclass(target) else target)
     except (NameError, ValueError):  # a name for type checkers alone, a class in C
         return {}
     if any(argument.kind is argument.VAR_KEYWORD for argument in arguments.values()):
@@ -245,6 +240,16 @@ def argument_types(key: str, node: dict[str, Any]) -> dict[str, Any]:
     for name, argument in arguments.items():
         if name not in node and argument.default is argument.empty and not node.get("_partial_"):
             raise UserError(f"{key} lacks the option {name} of {node['_target_']}; give {key}.{name}=...")
+    return types
+
+
+def ranged_types(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the types of the arguments of a constructor or a function, with their ranges."""
+    types, module = get_type_hints(function, include_extras=True), f"{getattr(function, '__module__', None)}."
+    for library, ranges in RANGES.items():
+        if module.startswith(f"{library}."):
+            intervals = {name: interval for interval, names in ranges.items() for name in names.split()}
+            types |= {name: Annotated[types[name], intervals[name]] for name in types.keys() & intervals.keys()}
     return types
 
 

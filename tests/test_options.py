@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import pytest
+import torch
 import yaml
 from configs import CONF, composed
 from hydra import compose, initialize_config_dir
@@ -22,10 +23,10 @@ from seq2seq_attn.options import (
     ALIGN,
     EVALUATE,
     EXPLORE,
-    INTERVALS,
     SERVE,
     TRAIN,
     TRANSLATE,
+    Factory,
     argument_types,
     check,
     check_options,
@@ -37,6 +38,12 @@ FIRST_LEVEL = {
     "train": TRAIN, "translate": TRANSLATE, "evaluate": EVALUATE, "align": ALIGN, "explore": EXPLORE, "serve": SERVE,
 }  # fmt: skip
 KEYED = ("callback", "logger", "metric")  # a file holds one named group
+FROM_PARENT = {  # sizes that the module around a part passes, which refuses an option of that name
+    "query_dim", "key_dim", "value_dim", "context_dim", "value_head_dim", "input_dim", "summary_dim", "dim", "head_dim",
+    "num_heads", "num_kv_heads", "scale", "layer", "total_steps",
+}  # fmt: skip
+UNBOUNDED = {"every_n_train_steps", "every_n_epochs"}  # of Lightning's ModelCheckpoint, which BestCheckpoints extends
+NO_RANGE = "has no range; annotate the argument, as Annotated[float, '(0, inf)']"
 GIVEN = ["paths.run_dir=nowhere", *(f"choices.{name}=null" for name in ("attention", "model", "data"))]
 
 
@@ -96,7 +103,7 @@ def test_every_option_declares_its_type_and_a_number_its_range() -> None:
     found = every_option()
     assert len(found) > 300
     for path, default, kind in found:
-        plain, interval = get_args(kind) if get_origin(kind) is Annotated else (kind, interval_of(path))
+        plain, interval = get_args(kind) if get_origin(kind) is Annotated else (kind, None)
         kinds = kinds_in(plain)
         assert kind is not Any or isinstance(default, str), f"{path} has no type; add it to options.py"
         if not (isinstance(default, str) and default.startswith(("${", "???"))):
@@ -106,18 +113,11 @@ def test_every_option_declares_its_type_and_a_number_its_range() -> None:
                 check(path, [value, value] if kinds & {list, tuple} else value, kind)
 
 
-def interval_of(path: str) -> str | None:
-    """The interval that the longest end of an option's path has in `RANGES`."""
-    names = path.split(".")
-    ends = (".".join(names[start:]) for start in range(len(names)))
-    return next((INTERVALS[end] for end in ends if end in INTERVALS), None)
-
-
 def outside(path: str, kinds: set[Any], interval: str | None) -> Iterator[tuple[Any, str]]:
     """Values that an option refuses, and what its sentence says of them."""
     choices = [get_args(kind) for kind in kinds if get_origin(kind) is Literal]
     if kinds & {int, float}:
-        assert interval is not None, f"{path} has no range; annotate the argument, as Annotated[float, '(0, inf)']"
+        assert interval is not None, f"{path} {NO_RANGE}"
         low, high = map(float, interval[1:-1].split(","))
         refused = [int(low) - 1, high + 1, math.nan]
         refused += [low] * (interval[0] == "(") + [high] * (interval[-1] == ")")
@@ -128,10 +128,40 @@ def outside(path: str, kinds: set[Any], interval: str | None) -> Iterator[tuple[
         yield "nope", str(choices[0][0])
 
 
-class Sharpened:
-    """A part whose constructor gives the range of its option."""
+def own_constructors(node: Any) -> Iterator[str]:
+    """The `_target_` of a node and of those inside of it, if it is of this package."""
+    if isinstance(node, dict):
+        if str(node.get("_target_")).startswith("seq2seq_attn."):
+            yield node["_target_"]
+        for child in node.values():
+            yield from own_constructors(child)
 
-    def __init__(self, *, sharpness: Annotated[float, "(0, inf)"]) -> None: ...
+
+def test_every_number_of_our_constructors_has_a_range_or_comes_from_the_module_around_it() -> None:
+    targets = {
+        name for file in CONF.rglob("*.yaml") for name in own_constructors(yaml.safe_load(file.read_text("utf-8")))
+    }
+    assert len(targets) > 130
+    for target in sorted(targets):
+        for name, kind in argument_types("", {"_target_": target, "_partial_": True}).items():
+            bare = get_origin(kind) is not Annotated and kinds_in(kind) & {int, float}
+            assert not bare or name in FROM_PARENT | UNBOUNDED, f"{target}: {name} {NO_RANGE}"
+
+
+class Sharpened:
+    """A part whose constructor gives the range of one of its options."""
+
+    def __init__(self, *, sharpness: Annotated[float, "(0, inf)"], k: int = 1, dropout: float = 0.0) -> None: ...
+
+
+class Schooled(torch.optim.SGD):
+    """An optimizer with an option of its own."""
+
+    def __init__(self, params: Any, *, momentum: float, warmth: Annotated[float, "[0, 1]"]) -> None: ...
+
+
+class Renamed(torch.optim.SGD):
+    """An optimizer with the constructor of its library."""
 
 
 def test_a_range_in_the_constructor_holds() -> None:
@@ -140,6 +170,21 @@ def test_a_range_in_the_constructor_holds() -> None:
     for value in (0.0, -1.0, math.nan, "abc"):
         with pytest.raises(UserError, match=r"^part\.sharpness=.+ must be float in \(0, inf\)"):
             check("part", node | {"sharpness": value}, object)
+
+
+def test_a_name_of_ours_gives_no_range_to_a_class_of_the_user() -> None:
+    check("part", {"_target_": f"{__name__}.Sharpened", "sharpness": 1.0, "k": -3, "dropout": 7.0}, object)
+    schooled = {"_target_": f"{__name__}.Schooled", "_partial_": True, "warmth": 0.5}
+    check("optimizer", schooled | {"momentum": 2.0}, Factory)
+    with pytest.raises(UserError, match=r"^optimizer\.warmth=2\.0 must be float in \[0, 1\]"):
+        check("optimizer", schooled | {"momentum": 0.0, "warmth": 2.0}, Factory)
+
+
+@pytest.mark.parametrize("target", ["torch.optim.SGD", f"{__name__}.Renamed"])
+def test_the_constructor_of_a_library_has_its_ranges_wherever_it_is_named(target: str) -> None:
+    for key in ("optimizer", "callback.mine.optimizer"):
+        with pytest.raises(UserError, match=rf"^{key}\.momentum=1\.0 must be float in \[0, 1\)"):
+            check(key, {"_target_": target, "_partial_": True, "momentum": 1.0}, Factory)
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -159,7 +204,7 @@ def test_the_composed_options_are_within_their_ranges(model: str) -> None:
         ("label_smoothing", "abc", "float in [0, 1)"),
         ("label_smoothing", 1, "float in [0, 1)"),
         ("r_drop_alpha", math.nan, "float in [0, inf)"),
-        ("token_dropout", 3, "dict[str, float]"),
+        ("token_dropout", 3, "dict[str, float in [0, 1)]"),
         ("token_dropout.source", -0.1, "float in [0, 1)"),
         ("optimizer.lr", -1, "in [0, inf)"),
         ("optimizer.lr", math.nan, "in [0, inf)"),

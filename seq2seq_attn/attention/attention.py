@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal, final
+from typing import Annotated, Any, Literal, final
 
 import torch
 from jaxtyping import Bool, Float, Integer
@@ -93,18 +93,18 @@ class Attention(AttentionLayer):
         score: partial[Any],
         pattern: partial[Any],
         normalizer: partial[Any],
-        num_heads: int | None,
+        num_heads: Annotated[int | None, "[1, 1000]"],
         project_values: bool,
-        dropout: float,
-        projection_dropout: float,
+        dropout: Annotated[float, "[0, 1)"],
+        projection_dropout: Annotated[float, "[0, 1)"],
         qkv_bias: bool,
-        qk_scale: float | None,
+        qk_scale: Annotated[float | None, "(0, inf)"],
         backend: Literal["auto", "dense"],
         relative: Callable[..., Any] | None = None,
         mix: partial[Any] | None = None,
         gate: partial[Any] | None = None,
-        num_kv_heads: int | None = None,
-        head_dim: int | None = None,
+        num_kv_heads: Annotated[int | None, "[1, 1000]"] = None,
+        head_dim: Annotated[int | None, "[1, 16384]"] = None,
         project_output: bool | None = None,
         output_bias: bool | None = None,
     ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import Any, Literal, final
+from typing import Annotated, Any, Literal, final
 
 import torch
 from jaxtyping import Bool, Float, Int, Integer
@@ -146,9 +146,9 @@ class KernelAttention(AttentionLayer):
         value_dim: int,
         layer: int,
         feature_map: partial[Any],
-        num_heads: int | None,
+        num_heads: Annotated[int | None, "[1, 1000]"],
         project_values: bool,
-        projection_dropout: float,
+        projection_dropout: Annotated[float, "[0, 1)"],
         qkv_bias: bool,
         backend: Literal["auto", "dense"],
         decay: partial[Any] | None = None,

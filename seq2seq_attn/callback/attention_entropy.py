@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, final
+from typing import Annotated, Any, final
 
 import pytorch_lightning as pl
 import torch
@@ -26,7 +26,7 @@ class AttentionEntropy(pl.Callback):
         num_sentences: evenly spread over the validation set.
     """
 
-    def __init__(self, *, num_sentences: int) -> None:
+    def __init__(self, *, num_sentences: Annotated[int, "[1, 1000000]"]) -> None:
         self.num_sentences = num_sentences
 
     def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Annotated, Any, Literal, final
 
 import pytorch_lightning as pl
 
@@ -34,9 +34,9 @@ class AttentionMap(pl.Callback):
         folder: str,
         log_pictures: bool,
         slots: list[Literal["cross", "self", "encoder"]],
-        num_sentences: int,
-        min_tokens: int,
-        max_tokens: int,
+        num_sentences: Annotated[int, "[0, 1000000]"],
+        min_tokens: Annotated[int, "[0, 1000000]"],
+        max_tokens: Annotated[int, "[0, 1000000]"],
     ) -> None:
         self.folder, self.log_pictures, self.slots = Path(folder), log_pictures, slots
         self.num_sentences, self.min_tokens, self.max_tokens = num_sentences, min_tokens, max_tokens

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any, final
+from typing import Annotated, Any, final
 
 import pytorch_lightning as pl
 import torch
@@ -25,7 +25,13 @@ class Autosave(pl.Callback):
         every_minutes: between two saves; None: time does not matter.
     """
 
-    def __init__(self, *, folder: str, every_steps: int | None, every_minutes: float | None) -> None:
+    def __init__(
+        self,
+        *,
+        folder: str,
+        every_steps: Annotated[int | None, "[1, 1000000000]"],
+        every_minutes: Annotated[float | None, "(0, inf)"],
+    ) -> None:
         self.folder, self.every_steps, self.every_minutes = Path(folder), every_steps, every_minutes
         self._due = False
         self._saved_at = 0.0

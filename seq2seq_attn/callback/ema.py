@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Annotated, Any, final
 
 import pytorch_lightning as pl
 import torch
@@ -35,7 +35,7 @@ class EMA(pl.Callback):
         updates: how many the average is of.
     """
 
-    def __init__(self, *, decay: float) -> None:
+    def __init__(self, *, decay: Annotated[float, "[0, 1)"]) -> None:
         self.decay, self.updates = decay, 0
         self._step = 0
         self._weights: dict[str, nn.Parameter] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Any, final
+from typing import Annotated, Any, final
 
 import pytorch_lightning as pl
 import torch
@@ -24,7 +24,14 @@ class Profile(pl.Callback):
         operators: rows of the table: operators, and hooks of Lightning and of callbacks.
     """
 
-    def __init__(self, *, folder: str, warm_up_steps: int, steps: int, operators: int) -> None:
+    def __init__(
+        self,
+        *,
+        folder: str,
+        warm_up_steps: Annotated[int, "[0, 1000000]"],
+        steps: Annotated[int, "[1, 1000000]"],
+        operators: Annotated[int, "[0, 1000000]"],
+    ) -> None:
         self.file = Path(folder) / "profile.txt"
         self.warm_up_steps, self.operators = warm_up_steps, operators
         warm_up = min(warm_up_steps, 1)  # the steps before it run without a profiler

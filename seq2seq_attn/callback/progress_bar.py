@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Annotated, Any, final
 
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import RichProgressBar
@@ -25,7 +25,7 @@ class ProgressBar(RichProgressBar):
         leave: keep the bars of finished epochs.
     """
 
-    def __init__(self, *, refresh_rate: int, leave: bool) -> None:
+    def __init__(self, *, refresh_rate: Annotated[int, "[0, 1000]"], leave: bool) -> None:
         super().__init__(refresh_rate=refresh_rate, leave=leave)
         self._training: dict[str, Any] = {}
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Annotated, Any, final
 
 import numpy as np
 import pytorch_lightning as pl
@@ -13,7 +13,7 @@ import torch
 class Seeding(pl.Callback):
     """Seeds torch before each batch, so that a resumed run draws the same numbers."""
 
-    def __init__(self, *, seed: int) -> None:
+    def __init__(self, *, seed: Annotated[int, "[0, 4294967295]"]) -> None:
         self.seed = seed
 
     def on_train_batch_start(self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Annotated, Any, NamedTuple, final
 
 import pytorch_lightning as pl
 import torch
@@ -51,7 +51,7 @@ class SkipNonfinite(pl.Callback):
         file: gets the sentences of those steps.
     """
 
-    def __init__(self, *, limit: int, file: str) -> None:
+    def __init__(self, *, limit: Annotated[int, "[1, 1000000]"], file: str) -> None:
         self.limit, self.file = limit, Path(file)
         self.skipped_in_a_row = 0
         self._skipped: list[Step] = []

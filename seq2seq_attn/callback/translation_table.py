@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Annotated, Any, final
 
 import pytorch_lightning as pl
 import torch
@@ -26,7 +26,7 @@ class TranslationTable(pl.Callback):
         num_sentences: evenly spread over the validation set; 0: no table.
     """
 
-    def __init__(self, *, log_text: bool, num_sentences: int) -> None:
+    def __init__(self, *, log_text: bool, num_sentences: Annotated[int, "[0, 1000000]"]) -> None:
         self.log_text, self.num_sentences = log_text, num_sentences
         self.rows: list[list[Any]] = []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, final
+from typing import Annotated, Any, NamedTuple, final
 
 from seq2seq_attn.data.corpus import Pair
 from seq2seq_attn.errors import UserError
@@ -65,10 +65,10 @@ class Cleaning:
         self,
         *,
         normalize_spaces: bool = True,
-        min_words: int = 1,
-        max_words: int = 100,
-        max_characters: int = 1000,
-        max_ratio: int | float | None = None,
+        min_words: Annotated[int, "[1, 1000000]"] = 1,
+        max_words: Annotated[int, "[1, 1000000]"] = 100,
+        max_characters: Annotated[int, "[1, 1000000]"] = 1000,
+        max_ratio: Annotated[int | float | None, "[1, inf)"] = None,
         deduplicate: bool = True,
         lowercase: bool = False,
         split_punctuation: bool = False,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from random import Random
-from typing import final
+from typing import Annotated, final
 
 from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus, Split
 from seq2seq_attn.errors import UserError
@@ -29,7 +29,14 @@ class DocumentCorpus(Corpus):
     """
 
     def __init__(
-        self, *, corpus: Corpus, min_words: int, max_words: int, seed: int, source_language: str, target_language: str
+        self,
+        *,
+        corpus: Corpus,
+        min_words: Annotated[int, "[1, 1000000]"],
+        max_words: Annotated[int, "[1, 1000000]"],
+        seed: Annotated[int, "[0, 4294967295]"],
+        source_language: str,
+        target_language: str,
     ) -> None:
         if not 1 <= min_words <= max_words:
             raise UserError(

@@ -6,7 +6,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import final
+from typing import Annotated, final
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus
@@ -41,11 +41,11 @@ class TatoebaCorpus(Corpus):
         source_language: str,
         target_language: str,
         cleaning: Cleaning,
-        val_sentences: int,
-        test_sentences: int,
-        seed: int,
+        val_sentences: Annotated[int, "[0, 1000000]"],
+        test_sentences: Annotated[int, "[0, 1000000]"],
+        seed: Annotated[int, "[0, 4294967295]"],
         cache_dir: str,
-        num_pairs: int | None = None,
+        num_pairs: Annotated[int | None, "[1, 1000000]"] = None,
     ) -> None:
         self.path, self.num_pairs = path, num_pairs
         self.source_language, self.target_language = source_language, target_language

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast, final
+from typing import Annotated, Any, cast, final
 
 import torch
 from jaxtyping import Float, Int
@@ -50,10 +50,10 @@ class ConvDecoder(Decoder):
         summary_dim: int,
         attention: partial[Any],
         position: partial[Any],
-        dim: int,
-        num_layers: int,
-        kernel_size: int,
-        dropout: float,
+        dim: Annotated[int, "[1, 16384]"],
+        num_layers: Annotated[int, "[1, 1000]"],
+        kernel_size: Annotated[int, "[1, 16384]"],
+        dropout: Annotated[float, "[0, 1)"],
     ) -> None:
         super().__init__()
         self.output_dim, self.before_shape = input_dim, (kernel_size - 1, dim)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal, final
+from typing import Annotated, Any, Literal, final
 
 import torch
 from jaxtyping import Float
@@ -47,11 +47,11 @@ class RNNDecoder(Decoder):
         summary_dim: int,
         attention: partial[Any],
         cell: Literal["gru", "lstm"],
-        dim: int,
-        num_layers: int,
+        dim: Annotated[int, "[1, 16384]"],
+        num_layers: Annotated[int, "[1, 1000]"],
         residual: bool,
         layer_norm: bool,
-        dropout: float,
+        dropout: Annotated[float, "[0, 1)"],
         start: Literal["summary", "states"] = "summary",
         readout: Literal["tanh", "maxout", "linear"] = "tanh",
     ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, cast, final
+from typing import Annotated, Any, Literal, cast, final
 
 import torch
 from jaxtyping import Float, Int
@@ -50,10 +50,10 @@ class TransformerDecoder(Decoder):
         cross_attention: partial[Any] | None,
         position: partial[Any],
         feed_forward: partial[Any],
-        num_layers: int,
-        dim: int,
+        num_layers: Annotated[int, "[1, 1000]"],
+        dim: Annotated[int, "[1, 16384]"],
         norm: Literal["pre", "post"],
-        dropout: float,
+        dropout: Annotated[float, "[0, 1)"],
     ) -> None:
         super().__init__()
         self.output_dim = dim

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, final
+from typing import Annotated, Any, final
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -39,7 +39,14 @@ class ConvEncoder(Encoder):
     """
 
     def __init__(
-        self, *, input_dim: int, position: partial[Any], dim: int, num_layers: int, kernel_size: int, dropout: float
+        self,
+        *,
+        input_dim: int,
+        position: partial[Any],
+        dim: Annotated[int, "[1, 16384]"],
+        num_layers: Annotated[int, "[1, 1000]"],
+        kernel_size: Annotated[int, "[1, 16384]"],
+        dropout: Annotated[float, "[0, 1)"],
     ) -> None:
         super().__init__()
         if kernel_size % 2 == 0:

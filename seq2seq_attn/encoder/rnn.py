@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, final
+from typing import Annotated, Literal, final
 
 import torch
 from jaxtyping import Bool, Float
@@ -37,12 +37,12 @@ class RNNEncoder(Encoder):
         *,
         input_dim: int,
         cell: Literal["gru", "lstm"],
-        dim: int,
-        num_layers: int,
+        dim: Annotated[int, "[1, 16384]"],
+        num_layers: Annotated[int, "[1, 1000]"],
         bidirectional: bool,
         residual: bool,
         layer_norm: bool,
-        dropout: float,
+        dropout: Annotated[float, "[0, 1)"],
     ) -> None:
         super().__init__()
         directions = 2 if bidirectional else 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal, final
+from typing import Annotated, Any, Literal, final
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -42,10 +42,10 @@ class TransformerEncoder(Encoder):
         self_attention: partial[Any],
         position: partial[Any],
         feed_forward: partial[Any],
-        num_layers: int,
-        dim: int,
+        num_layers: Annotated[int, "[1, 1000]"],
+        dim: Annotated[int, "[1, 16384]"],
         norm: Literal["pre", "post"],
-        dropout: float,
+        dropout: Annotated[float, "[0, 1)"],
         causal: bool = False,
     ) -> None:
         super().__init__()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, final
+from typing import Annotated, Literal, final
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -30,7 +30,14 @@ class FeedForward(nn.Module):
         UserError: if the activation is unknown.
     """
 
-    def __init__(self, *, dim: int, ff_dim: int | None, activation: Literal["relu", "gelu"], dropout: float) -> None:
+    def __init__(
+        self,
+        *,
+        dim: int,
+        ff_dim: Annotated[int | None, "[1, 16384]"],
+        activation: Literal["relu", "gelu"],
+        dropout: Annotated[float, "[0, 1)"],
+    ) -> None:
         super().__init__()
         if activation not in ACTIVATIONS:
             raise UserError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Annotated, final
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -23,7 +23,9 @@ class GatedFeedForward(nn.Module):
         dropout: dropout of the gated activation.
     """
 
-    def __init__(self, *, dim: int, ff_dim: int | None, dropout: float) -> None:
+    def __init__(
+        self, *, dim: int, ff_dim: Annotated[int | None, "[1, 16384]"], dropout: Annotated[float, "[0, 1)"]
+    ) -> None:
         super().__init__()
         ff_dim = -(-dim // 3) * 8 if ff_dim is None else ff_dim
         self.expand, self.reduce = Linear(dim, 2 * ff_dim, bias=False), Linear(ff_dim, dim, bias=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import Any, Literal, final
+from typing import Annotated, Any, Literal, final
 
 import torch
 from torch import Tensor
@@ -46,9 +46,9 @@ class AER(ChosenMetric):
         gold_start: Literal[0, 1] = 0,
         target_first: bool = False,
         lowercase: bool = False,
-        layer: int | None = None,
-        head: int | None = None,
-        threshold: int | float | None = None,
+        layer: Annotated[int | None, "[0, 1000]"] = None,
+        head: Annotated[int | None, "[0, 1000]"] = None,
+        threshold: Annotated[int | float | None, "[0, 1]"] = None,
         shift: bool | None = None,
         sink: bool = True,
     ) -> None:

@@ -1,6 +1,6 @@
 """Corpus chrF (chrF++ with word_order 2), to the digit of the `sacrebleu` command. Popović 2015, 2017."""
 
-from typing import final
+from typing import Annotated, final
 
 import sacrebleu
 
@@ -22,7 +22,14 @@ class CHRF(CorpusMetric):
         UserError: for numbers that are too small.
     """
 
-    def __init__(self, *, char_order: int, word_order: int, beta: int, lowercase: bool) -> None:
+    def __init__(
+        self,
+        *,
+        char_order: Annotated[int, "[1, 1000]"],
+        word_order: Annotated[int, "[0, 1000]"],
+        beta: Annotated[int, "(0, inf)"],
+        lowercase: bool,
+    ) -> None:
         if char_order < 1 or word_order < 0 or beta < 0:
             raise UserError(
                 "chrF needs char_order >= 1, word_order >= 0 and beta >= 0, "

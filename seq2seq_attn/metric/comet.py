@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.metric.sentence_metric import SentenceMetric
@@ -39,7 +39,9 @@ class COMET(SentenceMetric):
 
     scores_whole_test: ClassVar[bool] = True
 
-    def __init__(self, *, model: str, command: str, gpus: int, batch_size: int) -> None:
+    def __init__(
+        self, *, model: str, command: str, gpus: Annotated[int, "[0, 1000]"], batch_size: Annotated[int, "[1, 1000000]"]
+    ) -> None:
         if shutil.which(command) is None:
             raise UserError(f"metric=[comet] runs the command {command}, which is not installed; {INSTALL}")
         super().__init__(signed=f"model:{Path(model).name if model.endswith('.ckpt') else model}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import final
+from typing import Annotated, final
 
 import sacrebleu
 
@@ -22,7 +22,14 @@ class SentenceBLEU(SentenceMetric):
         lowercase, tokenize, language: as in BLEU.
     """
 
-    def __init__(self, *, max_ngram_order: int, lowercase: bool, tokenize: str, language: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        max_ngram_order: Annotated[int, "[1, 1000]"],
+        lowercase: bool,
+        tokenize: str,
+        language: str | None = None,
+    ) -> None:
         if tokenize == "auto":
             tokenize = tokenizer_of(language)
         options = {"max_ngram_order": max_ngram_order, "effective_order": True}

@@ -6,7 +6,7 @@ Without an encoder it is a language model: the decoder alone.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal, final
+from typing import Annotated, Any, Literal, final
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -48,14 +48,14 @@ class EncoderDecoder(nn.Module, DecodingModel):
     def __init__(
         self,
         *,
-        source_vocab_size: int,
-        target_vocab_size: int,
+        source_vocab_size: Annotated[int, "[1, 1000000]"],
+        target_vocab_size: Annotated[int, "[1, 1000000]"],
         encoder: partial[Any] | None,
         decoder: partial[Any],
-        embedding_dim: int,
+        embedding_dim: Annotated[int, "[1, 16384]"],
         tie_embeddings: Literal["none", "target", "all", False],
         scale_embeddings: bool,
-        dropout: float,
+        dropout: Annotated[float, "[0, 1)"],
         source_embedding_file: str | None = None,
         target_embedding_file: str | None = None,
     ) -> None:

@@ -34,12 +34,12 @@ class Muon(Optimizer):
         params: Iterable[nn.Parameter],
         *,
         hidden_matrices: Collection[nn.Parameter],
-        lr: float,
-        weight_decay: float,
-        momentum: float,
+        lr: Annotated[float, "[0, inf)"],
+        weight_decay: Annotated[float, "[0, inf)"],
+        momentum: Annotated[float, "[0, 1)"],
         ns_steps: Annotated[int, "[1, 99]"],
-        betas: Sequence[float],
-        eps: float,
+        betas: Annotated[Sequence[float], "[0, 1)"],
+        eps: Annotated[float, "[0, inf)"],
     ) -> None:
         common: dict[str, Any] = {"lr": lr, "weight_decay": weight_decay, "eps": eps}
         scaled: dict[str, Any] = {"momentum": momentum, "ns_steps": ns_steps, "adjust_lr_fn": "match_rms_adamw"}

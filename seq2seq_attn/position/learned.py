@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, final
+from typing import Annotated, Literal, final
 
 import torch
 from jaxtyping import Float
@@ -26,7 +26,7 @@ class LearnedPosition(PositionEncoding):
         UserError: if a sentence is longer than `max_length`.
     """
 
-    def __init__(self, *, dim: int, join: Literal["add", "concat"], max_length: int) -> None:
+    def __init__(self, *, dim: int, join: Literal["add", "concat"], max_length: Annotated[int, "[1, 1000000]"]) -> None:
         super().__init__(dim=dim)
         self.max_length = max_length
         self.join = Join(dim=dim, join=join)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
 import torch
 from jaxtyping import Float, Int
@@ -26,7 +26,7 @@ class RelativePosition(PositionEncoding):
         UserError: if `max_distance` is less than 1.
     """
 
-    def __init__(self, *, dim: int, max_distance: int, values: bool) -> None:
+    def __init__(self, *, dim: int, max_distance: Annotated[int, "[1, 1000000]"], values: bool) -> None:
         super().__init__(dim=dim)
         if max_distance < 1:
             raise UserError(f"position.max_distance={max_distance} must be at least 1; use 16")

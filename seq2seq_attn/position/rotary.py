@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
 import torch
 from jaxtyping import Float, Int
@@ -22,7 +22,7 @@ class RotaryPosition(PositionEncoding):
         base: base of the wavelengths, which range from 2 pi to nearly 2 pi * base.
     """
 
-    def __init__(self, *, dim: int, base: float) -> None:
+    def __init__(self, *, dim: int, base: Annotated[float, "(0, inf)"]) -> None:
         super().__init__(dim=dim)
         self.base = base
 

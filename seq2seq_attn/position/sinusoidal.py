@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, final
+from typing import Annotated, Literal, final
 
 import torch
 from jaxtyping import Float
@@ -22,7 +22,7 @@ class SinusoidalPosition(PositionEncoding):
         base: base of the wavelengths, which range from 2 pi to nearly 2 pi * base.
     """
 
-    def __init__(self, *, dim: int, join: Literal["add", "concat"], base: float) -> None:
+    def __init__(self, *, dim: int, join: Literal["add", "concat"], base: Annotated[float, "(0, inf)"]) -> None:
         super().__init__(dim=dim)
         self.dim, self.base = dim, base
         self.join = Join(dim=dim, join=join)

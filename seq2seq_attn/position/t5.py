@@ -31,7 +31,9 @@ class T5Position(PositionEncoding):
             logarithmic buckets.
     """
 
-    def __init__(self, *, dim: int, num_buckets: Annotated[int, "[4, 1000000]"], max_distance: int) -> None:
+    def __init__(
+        self, *, dim: int, num_buckets: Annotated[int, "[4, 1000000]"], max_distance: Annotated[int, "[1, 1000000]"]
+    ) -> None:
         super().__init__(dim=dim)
         if num_buckets < 4 or num_buckets % 2:
             raise UserError(f"position.num_buckets={num_buckets} must be even and at least 4; use 32")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Literal
+from typing import Annotated, Literal
 
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LambdaLR
 
 
-def inverse_sqrt(optimizer: Optimizer, *, warmup_steps: int) -> LambdaLR:
+def inverse_sqrt(optimizer: Optimizer, *, warmup_steps: Annotated[int, "[0, 1000000000]"]) -> LambdaLR:
     """Return lr * min(step / warmup_steps, sqrt(warmup_steps / step)). Vaswani et al. 2017, eq. 3."""
 
     def factor(done: int) -> float:
@@ -20,7 +20,13 @@ def inverse_sqrt(optimizer: Optimizer, *, warmup_steps: int) -> LambdaLR:
     return LambdaLR(optimizer, factor)
 
 
-def cosine(optimizer: Optimizer, *, warmup_steps: int, total_steps: int, final_share: float = 0.0) -> LambdaLR:
+def cosine(
+    optimizer: Optimizer,
+    *,
+    warmup_steps: Annotated[int, "[0, 1000000000]"],
+    total_steps: int,
+    final_share: Annotated[float, "[0, 1]"] = 0.0,
+) -> LambdaLR:
     """Return a linear warm-up to lr, then a cosine decay to `final_share` * lr at `total_steps`.
 
     Loshchilov and Hutter 2017, eq. 5.
@@ -32,7 +38,13 @@ def cosine(optimizer: Optimizer, *, warmup_steps: int, total_steps: int, final_s
     return warmed_up(optimizer, warmup_steps, total_steps, decay)
 
 
-def linear(optimizer: Optimizer, *, warmup_steps: int, total_steps: int, final_share: float) -> LambdaLR:
+def linear(
+    optimizer: Optimizer,
+    *,
+    warmup_steps: Annotated[int, "[0, 1000000000]"],
+    total_steps: int,
+    final_share: Annotated[float, "[0, 1]"],
+) -> LambdaLR:
     """Return a linear warm-up to lr, then a linear decay to `final_share` * lr at `total_steps`. Devlin et al. 2019."""
     return warmed_up(optimizer, warmup_steps, total_steps, lambda progress: 1 - (1 - final_share) * progress)
 
@@ -40,11 +52,11 @@ def linear(optimizer: Optimizer, *, warmup_steps: int, total_steps: int, final_s
 def wsd(
     optimizer: Optimizer,
     *,
-    warmup_steps: int,
+    warmup_steps: Annotated[int, "[0, 1000000000]"],
     total_steps: int,
-    decay_share: float,
+    decay_share: Annotated[float, "(0, 1]"],
     decay_form: Literal["linear", "1-sqrt"],
-    final_share: float,
+    final_share: Annotated[float, "[0, 1]"],
 ) -> LambdaLR:
     """Return a linear warm-up to lr, lr itself, then a decay to `final_share` * lr. Hu et al. 2024, eq. 1.
 

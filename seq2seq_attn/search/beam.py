@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple, final
+from typing import Annotated, NamedTuple, final
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -68,12 +68,12 @@ class BeamSearch(Search):
     def __init__(
         self,
         *,
-        beam_size: int,
-        num_best: int,
+        beam_size: Annotated[int, "[1, 1000]"],
+        num_best: Annotated[int, "[1, 1000]"],
         length_penalty: LengthPenalty,
-        coverage_penalty: int | float,
-        patience: int | float | None,
-        no_repeat_ngram: int,
+        coverage_penalty: Annotated[int | float, "[0, inf)"],
+        patience: Annotated[int | float | None, "(0, inf)"],
+        no_repeat_ngram: Annotated[int, "[0, 1000]"],
         limits: Limits,
     ) -> None:
         check_beam(beam_size, num_best, patience)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import final
+from typing import Annotated, final
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -51,13 +51,13 @@ class DiverseBeamSearch(Search):
     def __init__(
         self,
         *,
-        beam_size: int,
-        num_groups: int,
-        diversity: int | float,
-        num_best: int,
+        beam_size: Annotated[int, "[1, 1000]"],
+        num_groups: Annotated[int, "[1, 1000]"],
+        diversity: Annotated[int | float, "[0, inf)"],
+        num_best: Annotated[int, "[1, 1000]"],
         length_penalty: LengthPenalty,
-        patience: int | float | None,
-        no_repeat_ngram: int,
+        patience: Annotated[int | float | None, "(0, inf)"],
+        no_repeat_ngram: Annotated[int, "[0, 1000]"],
         limits: Limits,
     ) -> None:
         check_beam(beam_size, num_best, patience)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import final
+from typing import Annotated, final
 
 import torch
 from jaxtyping import Bool, Int
@@ -26,7 +26,7 @@ class GreedySearch(Search):
         no_repeat_ngram: n of the n-grams that may not occur twice in a translation; 0: none.
     """
 
-    def __init__(self, *, limits: Limits, no_repeat_ngram: int = 0) -> None:
+    def __init__(self, *, limits: Limits, no_repeat_ngram: Annotated[int, "[0, 1000]"] = 0) -> None:
         self.limits, self.no_repeat_ngram = limits, no_repeat_ngram
 
     @search_mode()

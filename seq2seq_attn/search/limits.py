@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, final
+from typing import Annotated, NamedTuple, final
 
 import torch
 from jaxtyping import Bool, Float64, Int
@@ -39,11 +39,11 @@ class Limits:
     def __init__(
         self,
         *,
-        max_length: int,
-        max_relative_length: float,
-        max_extra_length: int,
-        min_length: int,
-        min_relative_length: float,
+        max_length: Annotated[int, "[1, 1000000]"],
+        max_relative_length: Annotated[float, "[0, inf)"],
+        max_extra_length: Annotated[int, "[0, 1000000]"],
+        min_length: Annotated[int, "[0, 1000000]"],
+        min_relative_length: Annotated[float, "[0, inf)"],
     ) -> None:
         if max_length < 1 or min_length > max_length:
             raise UserError(

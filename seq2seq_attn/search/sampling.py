@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import final
+from typing import Annotated, final
 
 import numpy as np
 import torch
@@ -47,13 +47,13 @@ class SamplingSearch(Search):
     def __init__(
         self,
         *,
-        num_samples: int,
-        temperature: float,
-        top_k: int,
-        top_p: float,
-        seed: int,
+        num_samples: Annotated[int, "[1, 1000]"],
+        temperature: Annotated[float, "(0, inf)"],
+        top_k: Annotated[int, "[0, 1000000]"],
+        top_p: Annotated[float, "(0, 1]"],
+        seed: Annotated[int, "[0, 4294967295]"],
         limits: Limits,
-        no_repeat_ngram: int = 0,
+        no_repeat_ngram: Annotated[int, "[0, 1000]"] = 0,
     ) -> None:
         check_settings(num_samples, temperature, top_k, top_p)
         self.num_samples, self.temperature, self.seed = num_samples, temperature, seed

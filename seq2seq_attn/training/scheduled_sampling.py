@@ -9,7 +9,7 @@ comes from a second pass that reads them: the paper does not train through the c
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal, final
+from typing import Annotated, Literal, final
 
 import torch
 from jaxtyping import Int
@@ -34,7 +34,13 @@ class ScheduledSampling:
         mode: see the module.
     """
 
-    def __init__(self, *, share: float, steps: int, mode: Literal["parallel", "stepwise"]) -> None:
+    def __init__(
+        self,
+        *,
+        share: Annotated[float, "[0, 1]"],
+        steps: Annotated[int, "[0, 1000000000]"],
+        mode: Literal["parallel", "stepwise"],
+    ) -> None:
         self.share, self.steps, self.mode = share, steps, mode
 
     def share_at(self, step: int) -> float:

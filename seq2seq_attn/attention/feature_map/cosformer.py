@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import final
+from typing import Annotated, final
 
 import torch
 from jaxtyping import Float, Int
@@ -24,7 +24,7 @@ class CosformerFeatureMap(FeatureMap):
             weights, and the steps of decoding would differ from the whole.
     """
 
-    def __init__(self, *, max_length: int) -> None:
+    def __init__(self, *, max_length: Annotated[int, "[1, 1000000]"]) -> None:
         super().__init__()
         if max_length < 1:
             raise UserError(f"attention.feature_map.max_length={max_length} must be at least 1; use 256")

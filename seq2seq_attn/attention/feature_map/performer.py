@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
 import numpy as np
 import torch
@@ -36,7 +36,15 @@ class PerformerFeatureMap(FeatureMap):
     inner_product: ClassVar[bool] = True
     directions: Tensor
 
-    def __init__(self, *, head_dim: int, layer: int, num_features: int | None, seed: int, redraw: int) -> None:
+    def __init__(
+        self,
+        *,
+        head_dim: int,
+        layer: int,
+        num_features: Annotated[int | None, "[1, 1000000]"],
+        seed: Annotated[int, "[0, 4294967295]"],
+        redraw: Annotated[int, "[0, 4294967295]"],
+    ) -> None:
         super().__init__()
         if num_features is None:
             num_features = max(head_dim, int(head_dim * math.log(head_dim)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Annotated, final
 
 import torch
 from jaxtyping import Bool, Float
@@ -33,7 +33,13 @@ class HardNormalizer(Normalizer):
         UserError: for a `soft_probability` that is not from 0 to 1.
     """
 
-    def __init__(self, *, log_prob_weight: float, entropy_weight: float, soft_probability: float) -> None:
+    def __init__(
+        self,
+        *,
+        log_prob_weight: Annotated[float, "[0, inf)"],
+        entropy_weight: Annotated[float, "[0, inf)"],
+        soft_probability: Annotated[float, "[0, 1]"],
+    ) -> None:
         super().__init__()
         if not 0 <= soft_probability <= 1:
             raise UserError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Annotated, final
 
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -29,7 +29,7 @@ class HardGumbelNormalizer(Normalizer):
         UserError: for a temperature that is not above 0.
     """
 
-    def __init__(self, *, temperature: float) -> None:
+    def __init__(self, *, temperature: Annotated[float, "(0, inf)"]) -> None:
         super().__init__()
         if temperature <= 0:
             raise UserError(

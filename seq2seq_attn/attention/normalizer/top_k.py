@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Annotated, final
 
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -27,7 +27,7 @@ class TopKNormalizer(Normalizer):
         UserError: for a k below 1.
     """
 
-    def __init__(self, *, k: int) -> None:
+    def __init__(self, *, k: Annotated[int, "[1, 1000000]"]) -> None:
         super().__init__()
         if k < 1:
             raise UserError(f"attention.normalizer.k={k} leaves no key to attend to; take 1 or more")

@@ -5,7 +5,7 @@ Child et al. 2019, arXiv:1904.10509.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import final
+from typing import Annotated, final
 
 from jaxtyping import Bool, Int
 from torch import Tensor
@@ -31,7 +31,7 @@ class AtrousPattern(Pattern):
         UserError: for k below 1, or a ratio that is not above 0.
     """
 
-    def __init__(self, *, k: int, length_ratio: float) -> None:
+    def __init__(self, *, k: Annotated[int, "[1, 1000000]"], length_ratio: Annotated[float, "(0, inf)"]) -> None:
         super().__init__()
         check_k(k)
         check_length_ratio(length_ratio)

@@ -53,8 +53,8 @@ class BigBirdPattern(TiledPattern):
         k: Annotated[int, "[0, inf)"],
         num_global: Annotated[int, "[0, inf)"],
         num_random: Annotated[int, "[0, inf)"],
-        seed: int,
-        length_ratio: float,
+        seed: Annotated[int, "[0, 4294967295]"],
+        length_ratio: Annotated[float, "(0, inf)"],
     ) -> None:
         check_count("block_length", block_length, least=1)
         for name, number in (("k", k), ("num_global", num_global), ("num_random", num_random)):

@@ -37,7 +37,11 @@ class BlockSummaryPattern(TiledPattern):
     """
 
     def __init__(
-        self, *, block_length: Annotated[int, "[1, inf)"], num_summary: Annotated[int, "[1, inf)"], length_ratio: float
+        self,
+        *,
+        block_length: Annotated[int, "[1, inf)"],
+        num_summary: Annotated[int, "[1, inf)"],
+        length_ratio: Annotated[float, "(0, inf)"],
     ) -> None:
         check_count("block_length", block_length, least=1)
         check_count("num_summary", num_summary, least=1)

@@ -37,7 +37,9 @@ class DilatedPattern(TiledPattern):
         UserError: for pairs that do not divide each other, none, or a ratio that is not above 0.
     """
 
-    def __init__(self, *, segments: Annotated[Sequence[Sequence[int]], "[1, inf)"], length_ratio: float) -> None:
+    def __init__(
+        self, *, segments: Annotated[Sequence[Sequence[int]], "[1, inf)"], length_ratio: Annotated[float, "(0, inf)"]
+    ) -> None:
         self._check(segments)
         shortest = segments[0][0]
         tile = tile_of(shortest)

@@ -35,7 +35,13 @@ class GlobalLocalPattern(TiledPattern):
         UserError: for k below 1, a negative number of global positions, or a ratio that is not above 0.
     """
 
-    def __init__(self, *, k: int, num_global: Annotated[int, "[0, inf)"], length_ratio: float) -> None:
+    def __init__(
+        self,
+        *,
+        k: Annotated[int, "[1, 1000000]"],
+        num_global: Annotated[int, "[0, inf)"],
+        length_ratio: Annotated[float, "(0, inf)"],
+    ) -> None:
         check_k(k)
         check_count("num_global", num_global, least=0)
         super().__init__(

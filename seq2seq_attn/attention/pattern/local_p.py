@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -32,7 +32,7 @@ class LocalPPattern(Pattern):
     reweighs: ClassVar[bool] = True
     reads_query: ClassVar[bool] = True
 
-    def __init__(self, *, query_dim: int, k: int) -> None:
+    def __init__(self, *, query_dim: int, k: Annotated[int, "[1, 1000000]"]) -> None:
         super().__init__()
         check_k(k)
         self.k = k

@@ -50,7 +50,7 @@ class LshPattern(Pattern):
         layer: int,
         num_buckets: Annotated[int, "[2, inf)"],
         num_rounds: Annotated[int, "[1, inf)"],
-        seed: int,
+        seed: Annotated[int, "[0, 4294967295]"],
     ) -> None:
         super().__init__()
         check_count("num_buckets", num_buckets, least=2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
 import torch
 from jaxtyping import Bool, Int
@@ -36,7 +36,7 @@ class SparsePattern(Pattern):
 
     scattered: ClassVar[bool] = True
 
-    def __init__(self, *, k: int, length_ratio: float) -> None:
+    def __init__(self, *, k: Annotated[int, "[1, 1000000]"], length_ratio: Annotated[float, "(0, inf)"]) -> None:
         super().__init__()
         check_k(k)
         check_length_ratio(length_ratio)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Annotated, final
 
 import torch
 from jaxtyping import Float
@@ -26,7 +26,9 @@ class AdditiveScore(Score):
         UserError: if the number of heads does not divide `hidden_dim`.
     """
 
-    def __init__(self, *, query_dim: int, key_dim: int, num_heads: int, hidden_dim: int | None) -> None:
+    def __init__(
+        self, *, query_dim: int, key_dim: int, num_heads: int, hidden_dim: Annotated[int | None, "[1, 16384]"]
+    ) -> None:
         super().__init__()
         hidden_dim = hidden_dim or query_dim
         check_heads("attention.score.hidden_dim", hidden_dim, num_heads)

@@ -38,7 +38,7 @@ class CoverageScore(ReadsHistory, Score):
         query_dim: int,
         key_dim: int,
         num_heads: int,
-        hidden_dim: int | None,
+        hidden_dim: Annotated[int | None, "[1, 16384]"],
         max_fertility: Annotated[float | None, "(0, inf)"],
     ) -> None:
         super().__init__()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Annotated, final
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -37,7 +37,7 @@ class DynamicConvScore(Score):
 
     wide_pairs: bool = False
 
-    def __init__(self, *, query_dim: int, num_heads: int, max_distance: int) -> None:
+    def __init__(self, *, query_dim: int, num_heads: int, max_distance: Annotated[int, "[1, 1000000]"]) -> None:
         super().__init__()
         check_max_distance(max_distance)
         self.num_heads, self.max_distance = num_heads, max_distance

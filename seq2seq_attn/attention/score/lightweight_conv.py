@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Annotated, final
 
 import torch
 from jaxtyping import Float
@@ -38,7 +38,7 @@ class LightweightConvScore(Score):
     reads_query: bool = False
     wide_pairs: bool = False
 
-    def __init__(self, *, num_heads: int, max_distance: int) -> None:
+    def __init__(self, *, num_heads: int, max_distance: Annotated[int, "[1, 1000000]"]) -> None:
         super().__init__()
         check_max_distance(max_distance)
         self.max_distance = max_distance

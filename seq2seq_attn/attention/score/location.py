@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Annotated, final
 
 from jaxtyping import Float
 from torch import Tensor
@@ -25,7 +25,7 @@ class LocationScore(Score):
 
     wide_pairs: bool = False
 
-    def __init__(self, *, query_dim: int, num_heads: int, max_length: int) -> None:
+    def __init__(self, *, query_dim: int, num_heads: int, max_length: Annotated[int, "[1, 1000000]"]) -> None:
         super().__init__()
         check_heads("query_dim", query_dim, num_heads)
         self.num_heads, self.max_length = num_heads, max_length

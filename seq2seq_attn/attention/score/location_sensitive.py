@@ -36,9 +36,9 @@ class LocationSensitiveScore(ReadsHistory, Score):
         query_dim: int,
         key_dim: int,
         num_heads: int,
-        hidden_dim: int | None,
+        hidden_dim: Annotated[int | None, "[1, 16384]"],
         num_filters: Annotated[int, "[1, 1000]"],
-        kernel_size: int,
+        kernel_size: Annotated[int, "[1, 16384]"],
     ) -> None:
         super().__init__()
         if num_filters < 1 or kernel_size < 1 or kernel_size % 2 == 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import final
+from typing import Annotated, final
 
 import torch
 from jaxtyping import Float
@@ -30,7 +30,14 @@ class SynthesizerFactorizedDenseScore(Score):
 
     wide_pairs: bool = False
 
-    def __init__(self, *, query_dim: int, num_heads: int, max_length: int, factors: Sequence[int] | None) -> None:
+    def __init__(
+        self,
+        *,
+        query_dim: int,
+        num_heads: int,
+        max_length: Annotated[int, "[1, 1000000]"],
+        factors: Annotated[Sequence[int] | None, "[1, 16384]"],
+    ) -> None:
         super().__init__()
         check_heads("query_dim", query_dim, num_heads)
         self.num_heads, self.max_length = num_heads, max_length

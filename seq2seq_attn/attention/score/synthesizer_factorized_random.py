@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Annotated, final
 
 import torch
 from jaxtyping import Float
@@ -27,7 +27,9 @@ class SynthesizerFactorizedRandomScore(Score):
     reads_query: bool = False
     wide_pairs: bool = False
 
-    def __init__(self, *, num_heads: int, max_length: int, rank: int) -> None:
+    def __init__(
+        self, *, num_heads: int, max_length: Annotated[int, "[1, 1000000]"], rank: Annotated[int, "[1, 16384]"]
+    ) -> None:
         super().__init__()
         self.max_length = max_length
         self.query_parts = self.key_parts = 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Annotated, final
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -24,7 +24,7 @@ class MeanPenalty(LengthPenalty):
         UserError: if the power is negative, or over `MAX_POWER`.
     """
 
-    def __init__(self, *, power: int | float = 1.0) -> None:
+    def __init__(self, *, power: Annotated[int | float, "[0, 10]"] = 1.0) -> None:
         if not 0 <= power <= MAX_POWER:
             raise UserError(
                 f"search.length_penalty.power={power} must be at least 0 and at most {MAX_POWER}; use 1 for the mean "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import final
+from typing import Annotated, final
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -23,7 +23,7 @@ class WuPenalty(LengthPenalty):
         UserError: if alpha is negative, or over `MAX_POWER`.
     """
 
-    def __init__(self, *, alpha: int | float) -> None:
+    def __init__(self, *, alpha: Annotated[int | float, "[0, 10]"]) -> None:
         if not 0 <= alpha <= MAX_POWER:
             raise UserError(
                 f"search.length_penalty.alpha={alpha} must be at least 0 and at most {MAX_POWER}; use 0 for no penalty"
