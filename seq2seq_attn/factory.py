@@ -1,4 +1,4 @@
-"""Classes and partials: what a partial is still to be given, and what a class defines anew."""
+"""Classes and partials: what a partial is still to be given, a part built of it, and what a class defines anew."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any
+
+from seq2seq_attn.errors import UserError
 
 
 def named_arguments(factory: partial[Any]) -> set[str]:
@@ -16,3 +18,18 @@ def named_arguments(factory: partial[Any]) -> set[str]:
 def redefines(kind: type, method: Callable[..., Any]) -> bool:
     """Return whether a class defines a method of its base class anew."""
     return getattr(kind, method.__name__) is not method
+
+
+def build_part(part: partial[Any], **sizes: Any) -> Any:
+    """Build a part of a model from its partial and the sizes that its parent knows.
+
+    Raises:
+        UserError: if the configuration sets a size that the parent passes.
+    """
+    twice = sorted(set(part.keywords) & set(sizes))
+    if twice:
+        raise UserError(
+            f"{part.func.__name__} gets {twice[0]} from the module around it; remove '{twice[0]}' from its options"
+        )
+    names = named_arguments(part)
+    return part(**{name: value for name, value in sizes.items() if name in names})

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from seq2seq_attn.attention.backend import blocks, dense, fused, step, table
 from seq2seq_attn.attention.backend.request import ChangeWeights, HeadOutput, Parts, Request
-from seq2seq_attn.attention.build_part import build_part
 from seq2seq_attn.attention.compatibility import (
     check_latents,
     check_parts,
@@ -32,7 +31,7 @@ from seq2seq_attn.attention.score.latent import LatentScore
 from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.attention.state import Attended, Memory, flatten_hypotheses, join_steps, query_positions
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.factory import redefines
+from seq2seq_attn.factory import build_part, redefines
 from seq2seq_attn.nn.dropout import Dropout
 from seq2seq_attn.nn.heads import join_heads, project_heads, split_heads
 from seq2seq_attn.nn.linear import Linear

@@ -12,7 +12,6 @@ from jaxtyping import Bool, Float, Int, Integer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq_attn.attention.build_part import build_part
 from seq2seq_attn.attention.decayed_sums import DecayedChunks, decay_of_pairs, decayed_sum
 from seq2seq_attn.attention.feature_map.feature_map import check_max_length
 from seq2seq_attn.attention.guide import Guide
@@ -23,6 +22,7 @@ from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.attention.packed_projection import MIN_PACKED_ROWS, PackedProjection, stack
 from seq2seq_attn.attention.state import Attended, AttentionMemory, flatten_hypotheses
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.factory import build_part
 from seq2seq_attn.nn.dropout import Dropout
 from seq2seq_attn.nn.heads import check_heads, join_heads, split_heads
 from seq2seq_attn.nn.linear import Linear

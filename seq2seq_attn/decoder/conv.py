@@ -10,13 +10,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.build_part import build_part
 from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.attention.history import check_no_history
 from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.attention.state import Attended, AttendedLayers, AttentionMemory
 from seq2seq_attn.decoder.decoder import Decoded, Decoder, DecoderState
 from seq2seq_attn.encoder.encoder import Encoded
+from seq2seq_attn.factory import build_part
 from seq2seq_attn.nn.dropout import Dropout
 from seq2seq_attn.nn.gated_convolution import GatedConvolution, normed_linear
 

@@ -10,7 +10,6 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.build_part import build_part
 from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.attention.history import check_no_history
 from seq2seq_attn.attention.layer import AttentionLayer
@@ -18,6 +17,7 @@ from seq2seq_attn.attention.packed_projection import PackedProjection
 from seq2seq_attn.attention.state import Attended, AttendedLayers, AttentionMemory
 from seq2seq_attn.decoder.decoder import Decoded, Decoder, DecoderState
 from seq2seq_attn.encoder.encoder import Encoded
+from seq2seq_attn.factory import build_part
 from seq2seq_attn.nn.dropout import Dropout
 from seq2seq_attn.nn.linear import Linear
 from seq2seq_attn.nn.residual import Residual, closing_norm

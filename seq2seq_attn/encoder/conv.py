@@ -9,9 +9,9 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from seq2seq_attn.attention.build_part import build_part
 from seq2seq_attn.encoder.encoder import Encoded, Encoder
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.factory import build_part
 from seq2seq_attn.nn.dropout import Dropout
 from seq2seq_attn.nn.gated_convolution import GatedConvolution, normed_linear
 from seq2seq_attn.nn.masked import masked_mean

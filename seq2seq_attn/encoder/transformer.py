@@ -8,10 +8,10 @@ from typing import Annotated, Any, Literal, final
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.build_part import build_part
 from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.attention.state import Attended, AttendedLayers
 from seq2seq_attn.encoder.encoder import Encoded, Encoder
+from seq2seq_attn.factory import build_part
 from seq2seq_attn.nn.dropout import Dropout
 from seq2seq_attn.nn.linear import Linear
 from seq2seq_attn.nn.masked import masked_mean

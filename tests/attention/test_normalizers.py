@@ -15,9 +15,9 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from seq2seq_attn.attention.build import option_reads_history
-from seq2seq_attn.attention.build_part import build_part
 from seq2seq_attn.attention.state import Attended
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.factory import build_part
 
 SPARSE = {"sparsemax": 1.0, "entmax15": 2.0}  # how far below the best a score weighs nothing
 FUSED = {"softmax", "softmax_one", "sink"}

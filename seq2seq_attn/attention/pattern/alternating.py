@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, final
 
-from seq2seq_attn.attention.build_part import build_part
 from seq2seq_attn.attention.pattern.pattern import Pattern
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.factory import build_part
 
 
 @final

@@ -11,11 +11,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.build_part import build_part
 from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.factory import named_arguments, redefines
+from seq2seq_attn.factory import build_part, named_arguments, redefines
 
 
 @final
