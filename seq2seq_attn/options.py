@@ -100,7 +100,6 @@ RANGES: dict[str, dict[str, str]] = {  # of the numbers that the constructors of
     },
 }
 LONGEST = 255  # bytes of the name of a file
-WAY_OUT = "; `--cfg job` shows the default"  # of a command
 
 
 def check_options(config: DictConfig, types: dict[str, Any]) -> None:
@@ -115,18 +114,25 @@ def check_options(config: DictConfig, types: dict[str, Any]) -> None:
             value = config[name]
             if OmegaConf.is_config(value):  # choices refer to what a config composed outside of Hydra lacks
                 value = OmegaConf.to_container(value, resolve=name != "choices")
-            check(name, value, kind)
+            check(name, value, kind, hint="; `--cfg job` shows the default")
 
 
-def check(key: str, value: Any, kind: Any) -> None:
-    """Check an option and those inside of it."""
+def check(key: str, value: Any, kind: Any, *, hint: str = "") -> None:
+    """Check an option and those inside of it.
+
+    Args:
+        hint: where to look, for the sentence that refuses a value.
+
+    Raises:
+        UserError: as `check_options`.
+    """
     kind, interval = get_args(kind) if get_origin(kind) is Annotated else (kind, None)
     if value == "???":
         if key.endswith("_vocab_size"):
             return  # the tokenizer knows it
         raise UserError(f"The option '{key}' has no value; give {key}=...")
     if not fits(value, kind, interval):
-        raise UserError(f"{key}={shown(value)} must be {described(kind, interval)}{WAY_OUT}")
+        raise UserError(f"{key}={shown(value)} must be {described(kind, interval)}{hint}")
     if isinstance(value, str) and ("\0" in value or max(map(len, os.fsencode(value).split(b"/"))) > LONGEST):
         raise UserError(f"{key}={shown(value)} holds a NUL, or more than {LONGEST} bytes between slashes; shorten it")
     if isinstance(value, dict):
@@ -134,7 +140,7 @@ def check(key: str, value: Any, kind: Any) -> None:
         kinds = argument_types(key, value) if "_target_" in value else dict.fromkeys(value, child_kind)
         for name, child in value.items():
             if not str(name).startswith("_"):
-                check(f"{key}.{name}", child, kinds.get(name, Any))
+                check(f"{key}.{name}", child, kinds.get(name, Any), hint=hint)
 
 
 def fits(value: Any, kind: Any, interval: str | None) -> bool:

@@ -106,7 +106,7 @@ def compose_factory(preset: str, *overrides: str, config_dir: str | Path | None 
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    from seq2seq_attn.options import WAY_OUT, Factory, check
+    from seq2seq_attn.options import Factory, check
 
     directory = conf_directory()
     added = [] if config_dir is None else [Path(config_dir)]
@@ -126,10 +126,7 @@ def compose_factory(preset: str, *overrides: str, config_dir: str | Path | None 
         except mistakes as error:
             why = " ".join(re.split("Config search path|To append to your default list", str(error))[0].split())
             raise UserError(f"attention '{preset}' does not take {', '.join(overrides)}: {why}") from error
-    try:
-        check("attention", node, Factory)
-    except UserError as error:
-        raise UserError(str(error).removesuffix(WAY_OUT)) from error
+    check("attention", node, Factory)
     return instantiate(node, _convert_="all")
 
 

@@ -35,8 +35,8 @@ def check_parts(score: Score, pattern: Pattern, normalizer: Normalizer, mix: par
         )
     if isinstance(pattern, WaitKPattern) and pattern.length_ratio < 1 and redefines(type(score), Score.query_at):
         raise UserError(
-            f"{name} reads the source at the position of the query, where WaitKPattern with "
-            f"attention.pattern.length_ratio={pattern.length_ratio} may not have read yet; use "
+            f"{name} reads the source token at the position of the query, which WaitKPattern with "
+            f"attention.pattern.length_ratio={pattern.length_ratio} may hide; use "
             "attention.pattern.length_ratio=1.0 or more, or attention/score=scaled_dot"
         )
     if mix is not None and redefines(type(score), Score.visible):

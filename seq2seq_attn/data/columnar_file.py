@@ -11,7 +11,8 @@ from typing import Any, final
 import numpy as np
 from jaxtyping import Int64
 
-from seq2seq_attn.data.columns import Choice, PairFile, choose_columns, named_columns, readable
+from seq2seq_attn.data.columns import Choice, choose_columns, named_columns, readable
+from seq2seq_attn.data.pair_file import PairFile
 from seq2seq_attn.data.reading import COMPRESSED, opened
 from seq2seq_attn.data.store.pair_source import CHUNK_BYTES, CHUNK_LINES, Parsed, RawChunk, lines_of_chunk
 from seq2seq_attn.errors import UserError

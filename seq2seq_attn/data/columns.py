@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
-from seq2seq_attn.data.store.pair_source import PairSource
 from seq2seq_attn.errors import UserError
 
-Column = int | str | None  # a number from 1, or a name; None: the column that the language or the header names
-LINE_ENDS = re.compile(r"[\r\n]+")
-HEAD = 100  # rows from which the form of a file is taken
+# A number from 1, or a name; None: the column that the language or the header names.
+Column = Annotated[int | str | None, "[1, 1000]"]
 SIDES = ("source", "target")
 SIDE_NAMES = (("source", "src", "input"), ("target", "tgt", "trg", "output"))  # of columns, whatever the language
 TEXT_NAMES = ("text", "sentence", "content")  # of the column of a text without translations
@@ -35,26 +33,6 @@ class Choice(NamedTuple):
     languages: tuple[str, str]
     positions: tuple[int, int]
     one_side: bool
-
-
-class PairFile(PairSource):
-    """A file with both sides of each pair.
-
-    Attributes:
-        origins: where the source and the target are read, such as "column 2".
-        has_header: whether the first line names the columns.
-        positions: of the two columns, from 0.
-    """
-
-    origins: tuple[str, str]
-    has_header = False
-    positions = (0, 1)
-
-    def __init__(self, path: Path) -> None:
-        self.files, self.path = (path,), path
-
-    def options(self) -> list[Any]:
-        return [*self.origins, self.has_header, *self.positions]
 
 
 def choose_columns(path: Path, names: Sequence[str], choice: Choice, has_names: bool = True) -> tuple[int, int]:
@@ -148,11 +126,6 @@ def is_header(row: Sequence[str], choice: Choice) -> bool:
     plain = [name.strip().casefold() for name in row]
     has_languages = len(plain) > 1 and COLUMN_NAMES.issuperset(plain)
     return choice.one_side and (has_languages or not set(plain).isdisjoint(TEXT_NAMES))
-
-
-def join_lines(text: str) -> str:
-    """Return the text with a blank for each run of line ends."""
-    return LINE_ENDS.sub(" ", text)
 
 
 def shown_name(name: str) -> str:

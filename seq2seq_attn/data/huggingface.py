@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Annotated, Any, final
 
 from seq2seq_attn.data.cleaning import Cleaning
+from seq2seq_attn.data.columns import Column
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
-from seq2seq_attn.data.pair_file import is_pair_file, without_empty
+from seq2seq_attn.data.pair_formats import is_pair_file, without_empty
 from seq2seq_attn.data.parallel import ParallelCorpus
 from seq2seq_attn.errors import UserError, one_line
 from seq2seq_attn.paths import given_path
@@ -48,8 +49,8 @@ class HuggingfaceCorpus(Corpus):
         test_split: str | None,
         source_language: str,
         target_language: str,
-        source_column: Annotated[int | str | None, "[1, 1000]"],
-        target_column: Annotated[int | str | None, "[1, 1000]"],
+        source_column: Column,
+        target_column: Column,
         cleaning: Cleaning,
         val_sentences: Annotated[int | None, "[0, 1000000]"],
         test_sentences: Annotated[int | None, "[0, 1000000]"],

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, final
 
-from seq2seq_attn.data.columns import HEAD, SIDES, Choice, PairFile, choose, join_lines, readable
+from seq2seq_attn.data.columns import SIDES, Choice, choose, readable
+from seq2seq_attn.data.pair_file import HEAD, PairFile, join_lines
 from seq2seq_attn.data.store.pair_source import (
     Parsed,
     RawChunk,

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Annotated, Any, final
 
 from seq2seq_attn.data.cleaning import Cleaning
-from seq2seq_attn.data.columns import Column, PairFile
+from seq2seq_attn.data.columns import Column
 from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus
-from seq2seq_attn.data.pair_file import is_pair_file, pair_file, without_empty
+from seq2seq_attn.data.pair_file import PairFile
+from seq2seq_attn.data.pair_formats import is_pair_file, pair_file, without_empty
 from seq2seq_attn.data.store.pair_source import LineAlignedFiles, PairSource
 from seq2seq_attn.data.store.prepare_text import HeldOut, Mixture
 from seq2seq_attn.data.store.text_store import stored_corpus
@@ -64,8 +65,8 @@ class ParallelCorpus(Corpus):
         test: Files,
         source_language: str,
         target_language: str,
-        source_column: Annotated[int | str | None, "[1, 1000]"],
-        target_column: Annotated[int | str | None, "[1, 1000]"],
+        source_column: Column,
+        target_column: Column,
         cleaning: Cleaning,
         val_sentences: Annotated[int | None, "[0, 1000000]"],
         test_sentences: Annotated[int | None, "[0, 1000000]"],

@@ -10,16 +10,8 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import final
 
-from seq2seq_attn.data.columns import (
-    HEAD,
-    Choice,
-    PairFile,
-    choose_columns,
-    is_header,
-    join_lines,
-    shown_name,
-    text_column,
-)
+from seq2seq_attn.data.columns import Choice, choose_columns, is_header, shown_name, text_column
+from seq2seq_attn.data.pair_file import HEAD, PairFile, join_lines
 from seq2seq_attn.data.store.pair_source import (
     CHUNK_BYTES,
     CHUNK_LINES,

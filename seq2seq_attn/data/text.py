@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any, final
 
 from seq2seq_attn.data.cleaning import Cleaning
-from seq2seq_attn.data.columns import PairFile
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
 from seq2seq_attn.data.json_lines import JsonLines
-from seq2seq_attn.data.pair_file import is_pair_file, pair_file
+from seq2seq_attn.data.pair_file import PairFile
+from seq2seq_attn.data.pair_formats import is_pair_file, pair_file
 from seq2seq_attn.data.parallel import matching_files
 from seq2seq_attn.data.store.pair_source import PairSource, Parsed, RawChunk, decoded_lines, line_chunks, rejected_lines
 from seq2seq_attn.data.store.prepare_text import HeldOut

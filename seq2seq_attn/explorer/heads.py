@@ -42,7 +42,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--most", type=int, default=500, help="pairs, evenly spread over the file; 500 if not given")
     parser.add_argument(
         "--change", choices=("knock_out", "uniform", "none"), default="knock_out",
-        help="what is done to a head: no effect; equal weights; nothing, and then no loss is measured",
+        help="knock_out: the head has no effect; uniform: its weights are equal; none: no loss is measured",
     )  # fmt: skip
     parser.add_argument("--device", default="auto", help="auto, cpu, cuda, ...")
     parser.add_argument("--num-threads", type=int, help="CPU threads of torch; torch's own choice if not given")

@@ -18,7 +18,7 @@ from seq2seq_attn.data import columnar_file
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.huggingface import HuggingfaceCorpus, data_set_files, hub_files
-from seq2seq_attn.data.pair_file import pair_file
+from seq2seq_attn.data.pair_formats import pair_file
 from seq2seq_attn.data.parallel import ParallelCorpus
 from seq2seq_attn.errors import UserError
 

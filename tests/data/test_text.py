@@ -14,7 +14,7 @@ from configs import built, compose_train
 
 from seq2seq_attn.data import text as text_module
 from seq2seq_attn.data.corpus import CleaningReport, EmptyTexts, LoadedCorpus, Split
-from seq2seq_attn.data.pair_file import pair_file
+from seq2seq_attn.data.pair_formats import pair_file
 from seq2seq_attn.data.store import pair_source
 from seq2seq_attn.data.store.pair_source import LineAlignedFiles
 from seq2seq_attn.errors import UserError

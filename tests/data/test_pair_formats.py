@@ -16,7 +16,7 @@ import pytest
 
 from seq2seq_attn.data import columnar_file, table_file
 from seq2seq_attn.data.columns import Column
-from seq2seq_attn.data.pair_file import pair_file
+from seq2seq_attn.data.pair_formats import pair_file
 from seq2seq_attn.data.store import pair_source
 from seq2seq_attn.errors import UserError
 
