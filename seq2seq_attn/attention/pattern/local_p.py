@@ -36,6 +36,7 @@ class LocalPPattern(Pattern):
         super().__init__()
         check_k(k)
         self.k = k
+        self.listed_from = 16 * (2 * k + 1)  # measured on one CPU core, as that of top_blocks
         self.project_query = Linear(query_dim, query_dim, bias=False)
         self.vector = nn.Parameter(torch.empty(1, query_dim))
         nn.init.xavier_uniform_(self.project_query.weight)
@@ -52,15 +53,32 @@ class LocalPPattern(Pattern):
         return end * torch.sigmoid(at_least_float32(logit))
 
     def allowed(
-        self, centre: Float[Tensor, "#batch target"], key_position: Int[Tensor, " source"]
+        self,
+        centre: Float[Tensor, "#batch target"],
+        key_position: Int[Tensor, " source"] | Int[Tensor, "#batch target source"],
     ) -> Bool[Tensor, "#batch target source"]:
         return (key_position - centre[..., None]).abs() <= self.k
+
+    def listed(
+        self,
+        centre: Float[Tensor, "#batch target"] | None,
+        query: Float[Tensor, "batch heads target width"],
+        keys: Float[Tensor, "batch kv_heads source width"],
+        mask: Bool[Tensor, "batch source"] | None,
+        own: Int[Tensor, " target"] | None,
+        *,
+        causal: bool,
+    ) -> Int[Tensor, "#batch 1 target listed"]:
+        assert centre is not None
+        first = (centre.detach() - self.k).ceil().long()
+        window = first[..., None] + torch.arange(2 * self.k + 1, device=first.device)
+        return window.masked_fill(~self.allowed(centre.detach(), window), -1)[:, None]
 
     def reweigh(
         self,
         weights: Float[Tensor, "batch heads target source"],
         centre: Float[Tensor, "#batch target"],
-        key_position: Int[Tensor, " source"],
+        key_position: Int[Tensor, " source"] | Int[Tensor, "#batch target source"],
     ) -> Float[Tensor, "batch heads target source"]:
         deviations = (key_position - centre[..., None]) / (self.k / 2)  # (batch, target, source)
         return weights * torch.exp(-deviations.square() / 2).to(weights.dtype)[:, None]

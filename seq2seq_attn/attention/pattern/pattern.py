@@ -36,6 +36,7 @@ class Pattern(nn.Module, ABC):
             unknown in decoding, and 1 in self-attention.
         fused_from, blocks_from: source positions from which blocks are faster than all pairs under a mask: in the
             fused kernel, and with any other score or normalizer.
+        listed_from: source positions from which the keys that `listed` names are faster.
     """
 
     sees_all: ClassVar[bool] = False
@@ -48,6 +49,7 @@ class Pattern(nn.Module, ABC):
     length_ratio: float = 1.0
     fused_from: int = sys.maxsize
     blocks_from: int = sys.maxsize
+    listed_from: int = sys.maxsize
 
     def for_layer(self, layer: int) -> Pattern:
         """Return the pattern of a layer: itself, unless it is a list of patterns."""
@@ -67,8 +69,10 @@ class Pattern(nn.Module, ABC):
         """What `allowed` depends on besides its arguments, so that equal patterns share a mask; None: not cached."""
         return None
 
-    def allowed(self, centre: Tensor, key_position: Int[Tensor, " source"]) -> Bool[Tensor, "#batch target source"]:
-        """Return which keys a query with this centre may attend to."""
+    def allowed(
+        self, centre: Tensor, key_position: Int[Tensor, " source"] | Int[Tensor, "#batch target source"]
+    ) -> Bool[Tensor, "#batch target source"]:
+        """Return which keys, the same for all queries or those of each, a query with this centre may attend to."""
         raise NotImplementedError(f"{type(self).__name__} defines no `allowed`")
 
     def select(
@@ -90,8 +94,34 @@ class Pattern(nn.Module, ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} selects nothing by content; use `allowed`")
 
+    def listed(
+        self,
+        centre: Tensor | None,
+        query: Float[Tensor, "batch heads target width"],
+        keys: Float[Tensor, "batch kv_heads source width"],
+        mask: Bool[Tensor, "batch source"] | None,
+        own: Int[Tensor, " target"] | None,
+        *,
+        causal: bool,
+    ) -> Int[Tensor, "#batch #heads target listed"]:
+        """Return the positions of all keys that each query may attend to, each once, in ascending order.
+
+        A position before the first or after the last key stands for none. Keys that mask or causality hide may be
+        among them. Called only from `listed_from` positions on.
+
+        Args:
+            centre: of the queries; None where the pattern selects by content.
+            query, keys, own: as in `select`.
+            mask: True where a key may be attended to; None: everywhere.
+            causal: a query attends to keys up to its own position only.
+        """
+        raise NotImplementedError(f"{type(self).__name__} lists no keys; use `allowed` or `select`")
+
     def reweigh(
-        self, weights: Float[Tensor, "batch heads target source"], centre: Tensor, key_position: Int[Tensor, " source"]
+        self,
+        weights: Float[Tensor, "batch heads target source"],
+        centre: Tensor,
+        key_position: Int[Tensor, " source"] | Int[Tensor, "#batch target source"],
     ) -> Float[Tensor, "batch heads target source"]:
         """Return the weights, changed after the normalizer; a row may then sum to less than 1."""
         return weights
