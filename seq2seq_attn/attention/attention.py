@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.backend import blocks, dense, fused, listed, step, table
+from seq2seq_attn.attention.backend import blocks, dense, fused, keys_first, listed, step, table
 from seq2seq_attn.attention.backend.request import ChangeWeights, HeadOutput, Parts, Request
 from seq2seq_attn.attention.compatibility import (
     check_latents,
@@ -40,7 +40,7 @@ from seq2seq_attn.nn.precision import at_least_float32
 from seq2seq_attn.nn.transforms import inside_transform
 
 # The first that serves a request is taken.
-BACKENDS = (step.attend, listed.attend, fused.attend, blocks.attend, table.attend, dense.attend)
+BACKENDS = (step.attend, listed.attend, keys_first.attend, fused.attend, blocks.attend, table.attend, dense.attend)
 
 
 @final

@@ -12,6 +12,7 @@ from jaxtyping import Bool, Float, Int, Integer
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from seq2seq_attn.attention.causal_sums import CHUNK, causal_sums
 from seq2seq_attn.attention.decayed_sums import DecayedChunks, decay_of_pairs, decayed_sum
 from seq2seq_attn.attention.feature_map.feature_map import check_max_length
 from seq2seq_attn.attention.guide import Guide
@@ -32,7 +33,6 @@ from seq2seq_attn.nn.precision import at_least_float32
 from seq2seq_attn.nn.projections import query_key_projections
 
 MIN_DENOMINATOR = 1e4  # times the smallest normal number; positive features give greater ones
-CHUNK = 64  # positions of causal attention that are computed over all pairs
 
 
 @final
@@ -378,7 +378,7 @@ def sums_over_keys(
     keys, values = (x[:, :, first : first + rows] for x in (memory.keys, memory.values))
     if rows > keys.shape[2]:  # queries after the last key
         keys, values = (F.pad(x, (0, 0, 0, rows - keys.shape[2])) for x in (keys, values))
-    return causal_sums(query, keys, values, memory.sum_before(start))
+    return causal_sums(query, keys, values, memory.sum_before(start), chunk=CHUNK)
 
 
 def decayed_sums_over_keys(
@@ -400,27 +400,6 @@ def decayed_sums_over_keys(
         return query @ memory.total
     sums = memory.chunks.sums(query[:, :, :within], first, causal)
     return sums if within == rows else torch.cat([sums, query[:, :, within:] @ memory.total], 2)
-
-
-def causal_sums(
-    query: Float[Tensor, "batch heads length features"],
-    keys: Float[Tensor, "batch heads length features"],
-    values: Float[Tensor, "batch heads length width"],
-    before: Float[Tensor, "batch heads features width"],
-) -> Float[Tensor, "batch heads length width"]:
-    """Return phi(q_t) (before + sum over s <= t of phi(k_s) v_s^T), by chunks.
-
-    Within a chunk all pairs are computed; the chunks before it contribute by one sum, so that no sum is kept for each
-    position.
-    """
-    length = query.shape[2]
-    if length <= CHUNK:
-        return (query @ keys.mT).tril() @ values + query @ before
-    padding = (0, 0, 0, -length % CHUNK)
-    query, keys, values = (F.pad(x, padding).unflatten(2, (-1, CHUNK)) for x in (query, keys, values))
-    sums = keys.mT @ values  # (batch, heads, chunks, features, width)
-    earlier = torch.cat([before.unsqueeze(2), sums[:, :, :-1]], 2).cumsum(2)
-    return ((query @ keys.mT).tril() @ values + query @ earlier).flatten(2, 3)[:, :, :length]
 
 
 def divide(sums: Float[Tensor, "*rows columns"]) -> Float[Tensor, "*rows others"]:

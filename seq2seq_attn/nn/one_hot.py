@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 
 def best_position(
@@ -32,6 +33,19 @@ def best_positions(
         visible = visible.masked_fill(~allowed, -torch.inf)
     chosen = first_down_to(visible, visible.topk(k).values[..., -1:], k)
     return chosen if allowed is None else chosen & allowed
+
+
+def list_best_positions(scores: Float[Tensor, "*rows keys"], k: int) -> Int[Tensor, "*rows k"]:
+    """Return the positions that `best_positions` chooses, in ascending order, -1 for none; a key of -inf is hidden."""
+    columns = scores.shape[-1]
+    values, positions = scores.detach().topk(min(k + 1, columns))
+    if columns > k:  # of several keys that are as good as the last one, topk takes any
+        tied = (values[..., k] == values[..., k - 1]) & (values[..., k] > -torch.inf)
+        values, positions = values[..., :k], positions[..., :k]
+        if tied.any():
+            positions[tied] = best_positions(scores[tied], None, k).nonzero()[:, 1].view(-1, k)
+    positions = positions.masked_fill(values == -torch.inf, -1).sort(-1).values
+    return F.pad(positions, (max(0, k - columns), 0), value=-1)
 
 
 def first_down_to(

@@ -1,7 +1,8 @@
-"""Patterns that list the few keys of each query: the fast way gives the numbers of all pairs, and reads no others."""
+"""Few keys that are listed for each query, by a pattern or as the best ones: the numbers are those of all pairs."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -9,6 +10,8 @@ import torch
 from attention.formulas import attend
 from attention.test_gathered_tiles import Largest
 from configs import built, composed
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Tensor
 
 from seq2seq_attn.attention import attention as attention_module
@@ -16,33 +19,38 @@ from seq2seq_attn.attention.backend import listed as listed_module
 from seq2seq_attn.attention.pattern import top_blocks as top_blocks_module
 from seq2seq_attn.attention.pattern.local_p import LocalPPattern
 from seq2seq_attn.attention.pattern.top_blocks import TopBlocksPattern
+from seq2seq_attn.nn.one_hot import best_positions, list_best_positions
 
 pytestmark = pytest.mark.usefixtures("double")
 
-B, N, WIDTH = 3, 23, 8
-PADDING = torch.arange(N) < torch.tensor([[N], [10], [0]])
+BEST_FROM = listed_module.BEST_FROM
+B, N, WIDTH = 3, 13, 8
+PADDING = torch.arange(N) < torch.tensor([[N], [8], [0]])
 HOLES = torch.arange(B * N).view(B, N) % 4 != 1
 MASKS = {"no mask": None, "padding": PADDING, "holes": HOLES}
 OPTIONS = {
     "local_p": ["attention.pattern.k=2"],
     "top_blocks": ["attention.pattern.block_length=3", "attention.pattern.num_blocks=2"],
+    "top_k": ["attention.normalizer.k=3"],
 }
 presets = pytest.mark.parametrize("preset", list(OPTIONS))
 both = pytest.mark.parametrize("causal", [False, True])
 
 
-def attending(preset: str, *overrides: str, relative: Any = None, listed_from: int | None = 1) -> Any:
-    """A layer that lists keys from the shortest sentence on."""
+def attending(preset: str, *overrides: str, relative: Any = None, at_once: bool = True) -> Any:
+    """A layer that lists keys from the shortest sentence on, where these are found for a few rows at a time."""
     node = composed(f"attention={preset}", *OPTIONS[preset], "attention.num_heads=2", *overrides).attention
     layer = built(node)(layer=0, relative=relative, query_dim=WIDTH, key_dim=WIDTH, value_dim=WIDTH).eval()
-    if listed_from is not None:
-        layer.pattern.listed_from = listed_from
+    if at_once and preset != "top_k":
+        layer.pattern.listed_from = 1
     return layer
 
 
 @pytest.fixture
 def listing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The lengths of the sentences whose keys were listed."""
+    monkeypatch.setattr(listed_module, "BEST_FROM", 0)
+    monkeypatch.setattr(listed_module, "MAX_SCORES", 5 * B * 2 * N)
     lengths: list[int] = []
     listed = listed_module.attend
 
@@ -76,7 +84,7 @@ def test_self_attention_equals_its_formula(preset: str, mask: str, causal: bool,
     check(found, expected, x, *layer.parameters())
 
 
-@pytest.mark.parametrize("source", [7, 40])
+@pytest.mark.parametrize("source", [7, 20])
 @presets
 def test_another_sequence_equals_its_formula(preset: str, source: int, listing: list[int]) -> None:
     layer = attending(preset)
@@ -98,6 +106,8 @@ def test_another_sequence_equals_its_formula(preset: str, source: int, listing: 
         ("top_blocks", ["attention/normalizer=scalable_softmax", "attention.head_dim=6"]),
         ("top_blocks", ["attention.pattern.num_blocks=100"]),  # all of them
         ("top_blocks", ["attention/normalizer=top_k", "attention.normalizer.k=100"]),
+        ("top_k", ["attention.normalizer.k=100"]),
+        ("top_k", ["attention.num_heads=4", "attention.num_kv_heads=2"]),
     ],
     ids=str,
 )
@@ -143,10 +153,13 @@ def test_a_score_that_hides_keys_or_is_no_inner_product_sees_all_pairs(listing: 
 
 
 @presets
-def test_it_is_taken_from_the_length_on_at_which_it_is_faster(preset: str, listing: list[int]) -> None:
-    layer = attending(preset, listed_from=None)
-    start = layer.pattern.listed_from
-    assert 60 < start < 200
+def test_it_begins_at_the_length_where_it_is_faster(
+    preset: str, listing: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listed_module, "BEST_FROM", BEST_FROM)
+    layer = attending(preset, at_once=False)
+    start = 24 if preset == "top_k" else layer.pattern.listed_from
+    assert 20 < start < 200
     for length in (start - 1, start):
         layer.attend_self(torch.randn(1, length, WIDTH))
     assert listing == [start]
@@ -179,6 +192,7 @@ def test_dropout_drops_weights_and_scales_the_others(preset: str, listing: list[
 @presets
 def test_no_tensor_of_all_pairs_is_made(preset: str, listing: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(top_blocks_module, "MAX_NUMBERS", 2**14)
+    monkeypatch.setattr(listed_module, "MAX_SCORES", 2**14)
     n = 600
     layer, x = attending(preset, "attention.num_heads=1"), torch.randn(1, n, WIDTH, requires_grad=True)
     with Largest() as largest:
@@ -194,6 +208,25 @@ def test_blocks_are_chosen_row_by_row_or_many_rows_at_once(causal: bool, monkeyp
     for numbers in (1, 5 * B * 2 * 8):
         monkeypatch.setattr(top_blocks_module, "MAX_NUMBERS", numbers)
         torch.testing.assert_close(layer.attend_self(x, HOLES, causal=causal).context, expected, rtol=0, atol=1e-12)
+
+
+def test_of_equally_good_keys_the_first_are_kept(listing: list[int]) -> None:
+    layer, x = attending("top_k"), torch.randn(B, 6, WIDTH).repeat(1, 3, 1)[:, :N]  # each token twice or more
+    expected, weights = attend(layer, x, x, x, PADDING, causal=False)
+    assert not torch.equal(weights, weights.flip(-1))
+    torch.testing.assert_close(layer.attend_self(x, PADDING).context, expected, rtol=0, atol=1e-12)
+    assert listing == [N]
+
+
+@given(st.lists(st.lists(st.sampled_from([-math.inf, 0.0, 1.0, 2.0]), min_size=5, max_size=5), max_size=9))
+def test_the_best_positions_are_listed_as_they_are_marked(rows: list[list[float]]) -> None:
+    scores = torch.tensor(rows).view(-1, 5)
+    allowed = scores > -math.inf
+    for k in (1, 3, 5, 7):
+        marked = best_positions(scores, allowed, k) if k < 5 else allowed
+        for row, listed in zip(marked, list_best_positions(scores, k).tolist(), strict=True):
+            found = row.nonzero()[:, 0].tolist()
+            assert listed == [-1] * (k - len(found)) + found
 
 
 def test_the_keys_of_local_p_by_hand() -> None:

@@ -1,28 +1,42 @@
-"""Attention to the few keys that a pattern lists for each query: no others are scored, and no mask of all is made."""
+"""Attention to a few keys that are listed for each query: no others are averaged, and no matrix of all is held.
+
+A pattern lists them, or they are the best keys of a normalizer that keeps no others.
+"""
 
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float, Int
+from torch import Tensor
 
 from seq2seq_attn.attention.backend.kernel.listed_product import ListedContext, ListedScores, Lists
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
-from seq2seq_attn.attention.score.score import Score
-from seq2seq_attn.factory import redefines
 from seq2seq_attn.nn.dropout import dropout
+from seq2seq_attn.nn.heads import matmul_groups
+from seq2seq_attn.nn.one_hot import list_best_positions
+
+BEST_FROM = 8  # times as many keys as a normalizer keeps, from which this is faster: measured on one CPU core
+MAX_SCORES = 2**20  # held at once to find the best keys; 4 MiB in float32
 
 
 def attend(parts: Parts, request: Request) -> HeadOutput | None:
-    """Return None where the pattern lists no keys or all pairs are faster; and on other devices."""
+    """Return None where no keys are listed or all pairs are faster; and on other devices."""
     pattern, memory, source = parts.pattern, request.memory, request.source
-    if source < pattern.listed_from or request.target == 1 or not (memory.one_mask and serves(parts)):
+    if request.target == 1 or not (parts.inner_products and memory.one_mask) or torch.compiler.is_compiling():
         return None
-    values = memory.values
-    if values.device.type != "cpu" or values.dtype not in (torch.float32, torch.float64):
+    if memory.values.device.type != "cpu" or memory.values.dtype not in (torch.float32, torch.float64):
         return None
     positions, query, keys = request.positions(), request.prepared[0], memory.keys[0]
-    centre = None if pattern.selects else pattern.centre(request.query, positions.query, positions.end)
-    own = positions.query if request.self_attention else None
-    listed = pattern.listed(centre, query.detach(), keys.detach(), memory.mask, own, causal=request.causal)
+    centre = None
+    if source >= pattern.listed_from:
+        if not pattern.selects:
+            centre = pattern.centre(request.query, positions.query, positions.end)
+        own = positions.query if request.self_attention else None
+        listed = pattern.listed(centre, query.detach(), keys.detach(), memory.mask, own, causal=request.causal)
+    elif pattern.sees_all and parts.normalizer.keeps is not None and source >= BEST_FROM * parts.normalizer.keeps:
+        listed = best_keys(query.detach(), keys.detach(), request, parts.normalizer.keeps)
+    else:
+        return None
     allowed = (listed >= 0) & (listed < source)
     if request.causal:
         allowed = allowed & (listed <= positions.query[:, None])
@@ -30,16 +44,31 @@ def attend(parts: Parts, request: Request) -> HeadOutput | None:
     if memory.mask is not None:
         sentences = torch.arange(len(memory.mask))[:, None, None, None]
         allowed = allowed & memory.mask[sentences, listed]
-    lists = Lists(listed, batch=len(query), heads=query.shape[1], kv_heads=values.shape[1], source=source)
+    lists = Lists(listed, batch=len(query), heads=query.shape[1], kv_heads=keys.shape[1], source=source)
     scores = ListedScores.apply(query, keys, lists)
     weights, log_prob, entropy = parts.normalize(scores, allowed)
     if centre is not None and pattern.reweighs:
         weights = pattern.reweigh(weights, centre, listed[:, 0])
-    return HeadOutput(ListedContext.apply(dropout(weights, parts.dropout), values, lists), None, log_prob, entropy)
+    context = ListedContext.apply(dropout(weights, parts.dropout), memory.values, lists)
+    return HeadOutput(context, None, log_prob, entropy)
 
 
-def serves(parts: Parts) -> bool:
-    """Return whether the scores are inner products alone, and each row is normalized by itself."""
-    plain = parts.relative is None or not (parts.relative.biases or parts.relative.adds_context)
-    inner = parts.score.inner_product and not redefines(type(parts.score), Score.visible)
-    return inner and plain and parts.mix is None and not torch.compiler.is_compiling()
+def best_keys(
+    query: Float[Tensor, "batch heads target width"],
+    keys: Float[Tensor, "batch kv_heads source width"],
+    request: Request,
+    count: int,
+) -> Int[Tensor, "batch heads target count"]:
+    """Return the positions of the visible keys with the highest scores, found some rows at a time."""
+    visible, position = request.memory.visible, torch.arange(request.source)
+    rows = max(1, MAX_SCORES // (len(query) * query.shape[1] * request.source))
+    listed = []
+    for own, some in zip(request.positions().query.split(rows), query.split(rows, 2), strict=True):
+        end = int(own[-1]) + 1 if request.causal else request.source  # no row sees a later key
+        scores = matmul_groups(some, keys[:, :, :end].mT)
+        if visible is not None:
+            scores.masked_fill_(~visible[..., :end], -torch.inf)
+        if request.causal:
+            scores.masked_fill_(position[:end] > own[:, None], -torch.inf)
+        listed.append(list_best_positions(scores, count))
+    return torch.cat(listed, 2)

@@ -44,12 +44,17 @@ class Parts(NamedTuple):
     change_weights: ChangeWeights | None = None
 
     @property
-    def fusible(self) -> bool:
-        """Whether the context is softmax(query keys^T) values, with at most a sink, which fused kernels compute."""
+    def inner_products(self) -> bool:
+        """Whether the scores are those of query keys^T alone, and each head has weights of its own."""
         plain = self.relative is None or not (self.relative.biases or self.relative.adds_context)
         hides = redefines(type(self.score), Score.visible)  # some positions, head by head
-        softmax = self.score.inner_product and self.normalizer.is_softmax and not (hides or self.pattern.reweighs)
-        return softmax and plain and self.dropout == 0 and self.mix is None
+        return self.score.inner_product and plain and not hides and self.mix is None
+
+    @property
+    def fusible(self) -> bool:
+        """Whether the context is softmax(query keys^T) values, with at most a sink, which fused kernels compute."""
+        softmax = self.normalizer.is_softmax and not self.pattern.reweighs
+        return softmax and self.inner_products and self.dropout == 0
 
     def scores(
         self,

@@ -16,10 +16,11 @@ from seq2seq_attn.nn.precision import at_least_float32
 class IdentityNormalizer(Normalizer):
     """Weights are the scores divided by n, the number of keys that the row may attend to; they may be negative.
 
-    With an inner product the context is Q (K^T V) / n. The paper computes the parenthesis first, which makes it linear
-    in n; here it goes by way of the scores, so that masks, patterns and other scores apply.
+    With an inner product the context is Q (K^T V) / n. In long sequences the parenthesis is computed first, as in the
+    paper, which makes it linear in n; a pattern, another score or dropout of the weights needs the weights themselves.
     """
 
+    is_identity: ClassVar[bool] = True
     sums_to_one: ClassVar[bool] = False
     needs_positive: ClassVar[bool] = True
 

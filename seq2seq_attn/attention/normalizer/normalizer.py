@@ -32,11 +32,15 @@ class Normalizer(nn.Module, ABC):
         sums_to_one: whether the weights of a row are a distribution over the keys. Where they are not, entropies, maps
             and alignments divide the positive part of a row by its sum (`Attended.distribution`).
         needs_positive: whether only positive scores give a positive weight.
+        is_identity: whether the weights are the scores, divided by the number of keys that the row may attend to.
+        keeps: how many of the best keys of a row alone decide its weights, the first of equal ones; None: all do.
     """
 
     is_softmax: ClassVar[bool] = False
     sums_to_one: ClassVar[bool] = True
     needs_positive: ClassVar[bool] = False
+    is_identity: ClassVar[bool] = False
+    keeps: int | None = None
 
     def sink_logits(self, keys: Float[Tensor, "*batch source width"]) -> Float[Tensor, "#heads"] | None:
         """Return the score of one more key, whose value is 0, for each head, in the dtype and on the device of `keys`.
