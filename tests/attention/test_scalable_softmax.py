@@ -8,6 +8,8 @@ import pytest
 import torch
 from configs import attention_of
 
+from seq2seq_attn.attention import attention as attention_module
+from seq2seq_attn.attention.backend import fused
 from seq2seq_attn.attention.normalizer.scalable_softmax import ScalableSoftmaxNormalizer
 
 
@@ -62,3 +64,22 @@ def test_one_key_teaches_the_scale_nothing() -> None:
     normalizer = scalable(0.3)
     normalizer(torch.randn(1, 5, 1), None).weights.square().sum().backward()
     assert normalizer.scales.grad.tolist() == [0.0]
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_fused_kernel_gives_the_numbers_of_all_pairs(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = {"query_dim": 12, "key_dim": 12, "value_dim": 12}
+    attention = attention_of("scalable_softmax", "attention.num_heads=2", **sizes).eval()
+    attention.normalizer.scales.data = torch.tensor([0.4, 1.3])
+    x, holes = torch.randn(3, 11, 12, requires_grad=True), torch.arange(33).view(3, 11) % 4 != 1
+    for mask in (None, torch.arange(11) < torch.tensor([[11], [4], [0]]), holes):
+        expected = attention.attend_self(x, mask, causal=causal, need_weights=True).context
+        with monkeypatch.context() as patch:
+            patch.setattr(attention_module, "BACKENDS", (fused.attend,))
+            found = attention.attend_self(x, mask, causal=causal).context
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+        upstream, inputs = torch.randn_like(found), [x, *attention.parameters()]
+        ours, theirs = (torch.autograd.grad(context, inputs, upstream) for context in (found, expected))
+        for one, other in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(one, other, rtol=0, atol=1e-11)

@@ -22,12 +22,16 @@ from seq2seq_attn.attention.backend.pattern_cache import PatternCache
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
 from seq2seq_attn.attention.block import AnyBlock
 from seq2seq_attn.attention.normalizer.masked import masked_sink_softmax
+from seq2seq_attn.attention.normalizer.normalizer import Normalizer
+from seq2seq_attn.attention.normalizer.softmax import SoftmaxNormalizer
 from seq2seq_attn.attention.pattern.pattern import Pattern, aligned_position
 from seq2seq_attn.factory import redefines
 from seq2seq_attn.nn.heads import matmul_groups
 from seq2seq_attn.nn.masked import masked_softmax
+from seq2seq_attn.nn.precision import at_least_float32
 from seq2seq_attn.nn.search_mode import rounding_may_differ
 
+SOFTMAX = SoftmaxNormalizer()
 MAX_CACHED_PAIRS = 2**19  # of one mask: a short sentence takes no longer than its mask
 CACHED_MASKS: PatternCache[Tensor] = PatternCache(lambda mask: mask.nbytes)
 FEW_QUERIES = 8  # of a sentence, up to which plain operations are faster: measured on one CPU core, 8 to 100 keys
@@ -36,6 +40,9 @@ FEW_QUERIES = 8  # of a sentence, up to which plain operations are faster: measu
 def attend(parts: Parts, request: Request) -> HeadOutput | None:
     """Return None where the weights are no plain softmax of inner products, or no kernel knows which are allowed."""
     memory, pattern = request.memory, parts.pattern
+    if not parts.normalizer.is_softmax:
+        scaled = as_softmax(parts, request)
+        return None if scaled is None else attend(*scaled)
     if parts.fusible and pattern.selects:
         allowed = allowed_pairs(parts, request, request.positions(), None)
         sink = parts.normalizer.sink_logits(memory.keys[0])
@@ -55,6 +62,21 @@ def attend(parts: Parts, request: Request) -> HeadOutput | None:
         sink=parts.normalizer.sink_logits(memory.keys[0]),
     )
     return None if context is None else HeadOutput(context)
+
+
+def as_softmax(parts: Parts, request: Request) -> tuple[Parts, Request] | None:
+    """Return parts with a softmax, and a request with queries that have the same weights; None: there are none."""
+    memory = request.memory
+    if not (redefines(type(parts.normalizer), Normalizer.query_scale) and parts.inner_products):
+        return None
+    if not (parts.pattern.sees_all and memory.one_mask and request.starts_at_zero and request.square):
+        return None
+    query = at_least_float32(request.prepared[0])
+    seen = query.new_ones(1, request.source, dtype=torch.bool) if memory.mask is None else memory.mask
+    counts = seen.cumsum(-1)[:, :, None] if request.triangular else seen.sum(-1)[:, None, None]
+    scale = parts.normalizer.query_scale(counts.clamp(min=1)[:, None].to(query.dtype))
+    prepared = (query * scale).to(request.prepared[0].dtype)
+    return parts._replace(normalizer=SOFTMAX), request._replace(prepared=(prepared,))
 
 
 def fused_attention(

@@ -49,6 +49,16 @@ class Normalizer(nn.Module, ABC):
         """
         return None
 
+    def query_scale(self, visible: Float[Tensor, "#batch 1 #target 1"]) -> Float[Tensor, "#batch heads #target 1"]:
+        """Return the factors by which queries are multiplied so that a softmax of inner products gives these weights.
+
+        A normalizer that defines it is served by the fused kernel of all pairs.
+
+        Args:
+            visible: how many keys each query may attend to, at least 1.
+        """
+        raise NotImplementedError
+
     def alignment_loss(
         self,
         scores: Float[Tensor, "*rows keys"],

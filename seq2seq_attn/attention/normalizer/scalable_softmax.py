@@ -34,6 +34,9 @@ class ScalableSoftmaxNormalizer(Normalizer):
         spread = spread_scores(at_least_float32(scores), allowed, self.scales[:, None, None])
         return Normalized(masked_softmax(spread, allowed).to(scores.dtype))
 
+    def query_scale(self, visible: Float[Tensor, "#batch 1 #target 1"]) -> Float[Tensor, "#batch heads #target 1"]:
+        return self.scales[:, None, None] * visible.log()
+
     def alignment_loss(
         self, scores: Tensor, weights: Tensor, allowed: Tensor | None, target: Tensor, head: int
     ) -> Float[Tensor, "*rows"]:
