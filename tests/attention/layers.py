@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 from configs import attention_of
 from torch import Tensor
 
 from seq2seq_attn.attention import CrossAttention, SelfAttention
+from seq2seq_attn.attention import attention as attention_module
 from seq2seq_attn.attention.build import no_relative
 
 HEADS, WIDTH = 8, 16
@@ -54,3 +57,27 @@ def has_blocks(layer: Any) -> bool:
     """Whether `by_blocks` changes anything."""
     pattern = getattr(layer.attention, "pattern", None)
     return pattern is not None and pattern.blocks_from < 10**6
+
+
+def served_by(backend: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lengths of the sources of the requests that a backend will serve."""
+    lengths: list[int] = []
+
+    def count(parts: Any, request: Any) -> Any:
+        output = backend(parts, request)
+        if output is not None:
+            lengths.append(request.source)
+        return output
+
+    backends = [count if one is backend else one for one in attention_module.BACKENDS]
+    monkeypatch.setattr(attention_module, "BACKENDS", backends)
+    return lengths
+
+
+def check_equal(found: Tensor, expected: Tensor, *inputs: Tensor) -> None:
+    """Compare contexts and their gradients."""
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    upstream = torch.randn_like(found)
+    ours, theirs = (torch.autograd.grad(x, inputs, upstream, allow_unused=True) for x in (found, expected))
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-11)

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 import torch
 from attention.formulas import attend
+from attention.layers import check_equal, served_by
 from attention.test_gathered_tiles import Largest
 from configs import built, composed
-from torch import Tensor
 
-from seq2seq_attn.attention import attention as attention_module
 from seq2seq_attn.attention.backend import keys_first
 
 pytestmark = pytest.mark.usefixtures("double")
@@ -30,26 +29,7 @@ def attending(*overrides: str, relative: Any = None) -> Any:
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The lengths of the sources whose keys met their values first."""
-    lengths: list[int] = []
-    attend_first = keys_first.attend
-
-    def count(parts: Any, request: Any) -> Any:
-        output = attend_first(parts, request)
-        if output is not None:
-            lengths.append(request.source)
-        return output
-
-    backends = [count if backend is attend_first else backend for backend in attention_module.BACKENDS]
-    monkeypatch.setattr(attention_module, "BACKENDS", backends)
-    return lengths
-
-
-def check(found: Tensor, expected: Tensor, *inputs: Tensor) -> None:
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
-    upstream = torch.randn_like(found)
-    ours, theirs = (torch.autograd.grad(x, inputs, upstream) for x in (found, expected))
-    for one, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-11)
+    return served_by(keys_first.attend, monkeypatch)
 
 
 @pytest.mark.parametrize("causal", [False, True])
@@ -60,13 +40,13 @@ def test_self_attention_equals_its_formula(heads: list[str], mask: str, causal: 
     expected, _ = attend(layer, x, x, x, MASKS[mask], causal=causal)
     found = layer.attend_self(x, MASKS[mask], causal=causal).context
     assert taken == [N]
-    check(found, expected, x, *layer.parameters())
+    check_equal(found, expected, x, *layer.parameters())
 
 
 def test_chunks_of_a_long_sentence_equal_all_pairs(taken: list[int]) -> None:
     layer, x = attending(), torch.randn(1, 150, WIDTH, requires_grad=True)
     expected = layer.attend_self(x, causal=True, need_weights=True).context
-    check(layer.attend_self(x, causal=True).context, expected, x, *layer.parameters())
+    check_equal(layer.attend_self(x, causal=True).context, expected, x, *layer.parameters())
     assert taken == [150]
 
 
@@ -75,7 +55,7 @@ def test_another_sequence_equals_its_formula(taken: list[int]) -> None:
     query, keys = (torch.randn(B, length, WIDTH, requires_grad=True) for length in (11, 19))
     mask = torch.arange(19) < torch.tensor([[19], [5], [0]])
     expected, _ = attend(layer, query, keys, keys, mask, causal=False)
-    check(layer(query, layer.prepare(keys, mask=mask)).context, expected, query, keys, *layer.parameters())
+    check_equal(layer(query, layer.prepare(keys, mask=mask)).context, expected, query, keys, *layer.parameters())
     assert taken == [19]
 
 

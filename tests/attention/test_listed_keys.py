@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 import torch
 from attention.formulas import attend
+from attention.layers import check_equal, served_by
 from attention.test_gathered_tiles import Largest
 from configs import built, composed
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
-from seq2seq_attn.attention import attention as attention_module
 from seq2seq_attn.attention.backend import listed as listed_module
 from seq2seq_attn.attention.pattern import top_blocks as top_blocks_module
 from seq2seq_attn.attention.pattern.local_p import LocalPPattern
@@ -51,26 +50,7 @@ def listing(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The lengths of the sentences whose keys were listed."""
     monkeypatch.setattr(listed_module, "BEST_FROM", 0)
     monkeypatch.setattr(listed_module, "MAX_SCORES", 5 * B * 2 * N)
-    lengths: list[int] = []
-    listed = listed_module.attend
-
-    def count(parts: Any, request: Any) -> Any:
-        output = listed(parts, request)
-        if output is not None:
-            lengths.append(request.source)
-        return output
-
-    backends = [count if backend is listed else backend for backend in attention_module.BACKENDS]
-    monkeypatch.setattr(attention_module, "BACKENDS", backends)
-    return lengths
-
-
-def check(found: Tensor, expected: Tensor, *inputs: Tensor) -> None:
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
-    upstream = torch.randn_like(found)
-    ours, theirs = (torch.autograd.grad(x, inputs, upstream, allow_unused=True) for x in (found, expected))
-    for one, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-11)
+    return served_by(listed_module.attend, monkeypatch)
 
 
 @both
@@ -81,7 +61,7 @@ def test_self_attention_equals_its_formula(preset: str, mask: str, causal: bool,
     expected, _ = attend(layer, x, x, x, MASKS[mask], causal=causal, own=True)
     found = layer.attend_self(x, MASKS[mask], causal=causal).context
     assert listing == [N]
-    check(found, expected, x, *layer.parameters())
+    check_equal(found, expected, x, *layer.parameters())
 
 
 @pytest.mark.parametrize("source", [7, 20])
@@ -93,7 +73,7 @@ def test_another_sequence_equals_its_formula(preset: str, source: int, listing: 
     expected, _ = attend(layer, query, keys, keys, mask, causal=False)
     found = layer(query, layer.prepare(keys, mask=mask)).context
     assert listing == [source]
-    check(found, expected, query, keys, *layer.parameters())
+    check_equal(found, expected, query, keys, *layer.parameters())
 
 
 @pytest.mark.parametrize(
@@ -115,7 +95,7 @@ def test_other_parts_and_sizes_equal_all_pairs(preset: str, overrides: list[str]
     layer, x = attending(preset, *overrides), torch.randn(B, N, WIDTH, requires_grad=True)
     for causal in (False, True):
         expected = layer.attend_self(x, PADDING, causal=causal, need_weights=True).context
-        check(layer.attend_self(x, PADDING, causal=causal).context, expected, x, *layer.parameters())
+        check_equal(layer.attend_self(x, PADDING, causal=causal).context, expected, x, *layer.parameters())
     assert listing == [N, N]
 
 

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 import torch
-from attention.layers import WIDTH, layer
+from attention.layers import WIDTH, layer, served_by
 from torch import Tensor
 
-from seq2seq_attn.attention import attention as attention_module
 from seq2seq_attn.attention.backend import table as table_module
 from seq2seq_attn.attention.build import no_relative
 from seq2seq_attn.attention.score.synthesizer_random import SynthesizerRandomScore
@@ -26,21 +25,10 @@ PRESETS = ["synthesizer_random", "synthesizer_fixed_random", "synthesizer_factor
 @pytest.fixture
 def tables(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Let short sentences go by tables, in small tiles, and return the lengths of those that do."""
-    lengths: list[int] = []
-    attend = table_module.attend
-
-    def count(parts: Any, request: Any) -> Any:
-        output = attend(parts, request)
-        if output is not None:
-            lengths.append(request.source)
-        return output
-
     monkeypatch.setattr(table_module, "TABLE_FROM", 2)
     monkeypatch.setattr(table_module, "ROWS", 7)
     monkeypatch.setattr(table_module, "WEIGHTS", 3 * 7 * N)
-    backends = [count if backend is attend else backend for backend in attention_module.BACKENDS]
-    monkeypatch.setattr(attention_module, "BACKENDS", backends)
-    return lengths
+    return served_by(table_module.attend, monkeypatch)
 
 
 def gradients(context: Tensor, upstream: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
