@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.backend import blocks, dense, fused, keys_first, listed, step, table
+from seq2seq_attn.attention.backend import blocks, dense, fused, keys_first, listed, row_tiles, step, table
 from seq2seq_attn.attention.backend.request import ChangeWeights, HeadOutput, Parts, Request
 from seq2seq_attn.attention.compatibility import (
     check_latents,
@@ -40,7 +40,16 @@ from seq2seq_attn.nn.precision import at_least_float32
 from seq2seq_attn.nn.transforms import inside_transform
 
 # The first that serves a request is taken.
-BACKENDS = (step.attend, listed.attend, keys_first.attend, fused.attend, blocks.attend, table.attend, dense.attend)
+BACKENDS = (
+    step.attend,
+    listed.attend,
+    keys_first.attend,
+    fused.attend,
+    blocks.attend,
+    table.attend,
+    row_tiles.attend,
+    dense.attend,
+)
 
 
 @final
@@ -373,7 +382,7 @@ class Attention(AttentionLayer):
         """Attend from one query after another, each with the history of those before it."""
         steps: list[Attended] = []
         for row, one in enumerate(query.split(1, 1)):
-            given, links = memory.for_query(row), None if guide is None else guide.at(row)
+            given, links = memory.for_queries(row, row + 1), None if guide is None else guide.at(row)
             asked = {"start": start + row, "causal": causal, "need_weights": need_weights}
             steps.append(self(one, given, **asked, history=history, guide=links))
             history = steps[-1].history

@@ -112,11 +112,11 @@ class Memory(AttentionMemory):
             return self._with(tuple(x[:, :, index] for x in self.stored), mask)
         return self._with(tuple(x.index_select(2, index) for x in self.stored), mask)
 
-    def for_query(self, row: int) -> Memory:
-        """Return the memory with the mask of one query, where each has its own."""
-        if self.mask is None or self.mask.dim() == 2:
+    def for_queries(self, first: int, last: int) -> Memory:
+        """Return the memory with the mask of the queries from `first` to before `last`, where each has its own."""
+        if self.mask is None or self.mask.dim() == 2 or self.mask.shape[1] == 1:
             return self
-        return replace(self, mask=self.mask[:, row : row + 1])
+        return replace(self, mask=self.mask[:, first:last])
 
     def append(self, new: Memory) -> Memory:
         """Append keys and values, for causal self-attention one step at a time.

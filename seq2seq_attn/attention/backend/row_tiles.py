@@ -1,0 +1,55 @@
+"""All pairs, some rows at a time and once more for the gradient, so that the scores of these rows alone are held.
+
+They stay in the cache, and of a causal sequence the keys after the last row are left out.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from seq2seq_attn.attention.backend import dense
+from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
+
+# Numbers that are held at once, by a score that has one for each pair and by one that has many; and numbers from which
+# rows are faster than all pairs at once, all of them or those that causality leaves. Measured on one CPU core, 8 heads.
+MAX_NUMBERS, MAX_WIDE_NUMBERS = 2**21, 2**20
+ROWS_FROM, CAUSAL_ROWS_FROM = 2**24, 2**22
+SOURCE_FROM = 128  # a tile of many short sentences would not fit the cache
+
+
+def attend(parts: Parts, request: Request) -> HeadOutput | None:
+    """Return None where there are few pairs, or a history of steps; and on other devices."""
+    query, source = request.prepared, request.source
+    if request.target == 1 or source < SOURCE_FROM or request.history is not None or torch.compiler.is_compiling():
+        return None
+    if request.memory.values.device.type != "cpu":
+        return None
+    wide = parts.score.wide_pairs and not parts.score.inner_product
+    heads = max(x.shape[1] for x in (*query, request.memory.values))
+    of_pair = sum(x.shape[1] * x.shape[3] for x in query) if wide and query else heads
+    of_row = len(request.query) * of_pair * source
+    if of_row * request.target < (CAUSAL_ROWS_FROM if request.triangular else ROWS_FROM):
+        return None
+    rows = max(1, (MAX_WIDE_NUMBERS if wide else MAX_NUMBERS) // of_row)
+    outputs = [attend_rows(parts, request, first, rows) for first in range(0, request.target, rows)]
+    return HeadOutput._make(None if x[0] is None else torch.cat(x, 2) for x in zip(*outputs, strict=True))
+
+
+def attend_rows(parts: Parts, request: Request, first: int, rows: int) -> HeadOutput:
+    """Return the output of some rows, whose scores are computed again when their gradient is asked for."""
+    last = min(first + rows, request.target)
+    memory = request.memory.for_queries(first, last)
+    if request.causal:  # no row sees a later key
+        memory = memory.at(slice(0, min(request.source, request.start + last)))
+    some = request._replace(query=request.query[:, first:last], memory=memory, start=request.start + first)
+
+    def attend_some(*prepared: Tensor) -> HeadOutput:
+        return dense.attend(parts, some._replace(prepared=prepared))
+
+    prepared = tuple(x[:, :, first:last] for x in request.prepared)
+    if not torch.is_grad_enabled():
+        return attend_some(*prepared)
+    output: HeadOutput = checkpoint(attend_some, *prepared, use_reentrant=False)
+    return output
