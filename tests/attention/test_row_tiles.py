@@ -46,8 +46,8 @@ def attending(preset: str, *overrides: str, **options: Any) -> Any:
 @pytest.fixture
 def tiled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The lengths of the sentences that go by tiles of three rows."""
-    for name in ("SOURCE_FROM", "ROWS_FROM", "CAUSAL_ROWS_FROM"):
-        monkeypatch.setattr(row_tiles, name, 0)
+    for name in ("CAUSAL_FROM", "FROM", "WIDE_FROM"):
+        monkeypatch.setattr(row_tiles, name, (0, 0))
     monkeypatch.setattr(row_tiles, "MAX_NUMBERS", 3 * B * 2 * N)
     monkeypatch.setattr(row_tiles, "MAX_WIDE_NUMBERS", 3 * B * WIDTH * N)
     return served_by(row_tiles.attend, monkeypatch)
@@ -113,20 +113,23 @@ def test_what_is_drawn_is_drawn_once(preset: str, overrides: list[str], tiled: l
         assert attended.log_prob.shape == attended.entropy.shape == (1, N)
 
 
-def test_few_pairs_a_step_and_a_history_are_computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_pairs_short_sources_a_step_and_a_history_are_computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     tiled = served_by(row_tiles.attend, monkeypatch)
-    relu, additive = attending("relu"), attending("bahdanau")
-    monkeypatch.setattr(row_tiles, "ROWS_FROM", 2 * 200**2)
-    monkeypatch.setattr(row_tiles, "CAUSAL_ROWS_FROM", 2 * 150**2)
-    for layer, length, causal in ((relu, 199, False), (relu, 200, False), (relu, 149, True), (relu, 150, True)):
-        layer.attend_self(torch.randn(1, length, WIDTH), causal=causal)
-    assert tiled == [200, 150]
-    monkeypatch.setattr(row_tiles, "ROWS_FROM", 0)
-    relu.attend_self(torch.randn(1, 127, WIDTH))
-    additive(torch.randn(1, 1, WIDTH), additive.prepare(torch.randn(1, 300, WIDTH)))
+    monkeypatch.setattr(row_tiles, "FROM", (50, 2 * 60**2))
+    monkeypatch.setattr(row_tiles, "CAUSAL_FROM", (40, 2 * 45**2))
+    monkeypatch.setattr(row_tiles, "WIDE_FROM", (20, WIDTH * 25**2))
+    relu, additive = attending("relu"), attending("bahdanau", "attention.num_heads=1")
+    for layer, batch, length, causal in (
+        *((relu, 1, 59, False), (relu, 1, 60, False), (relu, 9, 49, False), (relu, 9, 51, False)),
+        *((relu, 1, 44, True), (relu, 1, 45, True), (relu, 9, 39, True), (relu, 9, 41, True)),
+        *((additive, 1, 24, True), (additive, 1, 25, True), (additive, 9, 19, False), (additive, 9, 20, False)),
+    ):
+        layer.attend_self(torch.randn(batch, length, WIDTH), causal=causal)
+    assert tiled == [60, 51, 45, 41, 25, 20]
+    additive(torch.randn(9, 1, WIDTH), additive.prepare(torch.randn(9, 300, WIDTH)))
     coverage = attending("coverage")
-    coverage(torch.randn(1, 3, WIDTH), coverage.prepare(torch.randn(1, 300, WIDTH)))
-    assert tiled == [200, 150]
+    coverage(torch.randn(9, 3, WIDTH), coverage.prepare(torch.randn(9, 300, WIDTH)))
+    assert len(tiled) == 6
 
 
 @pytest.mark.parametrize("preset", ["bahdanau", "relu"])

@@ -12,17 +12,17 @@ from torch.utils.checkpoint import checkpoint
 from seq2seq_attn.attention.backend import dense
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
 
-# Numbers that are held at once, by a score that has one for each pair and by one that has many; and numbers from which
-# rows are faster than all pairs at once, all of them or those that causality leaves. Measured on one CPU core, 8 heads.
+# Numbers that are held at once by a score that has one for each pair, and by one that has many.
 MAX_NUMBERS, MAX_WIDE_NUMBERS = 2**21, 2**20
-ROWS_FROM, CAUSAL_ROWS_FROM = 2**24, 2**22
-SOURCE_FROM = 128  # a tile of many short sentences would not fit the cache
+# Positions of the source and numbers of all pairs from which this is faster than all rows at once, measured on one CPU
+# core: where causality leaves out the later keys, where it does not, and for a score that has many numbers.
+CAUSAL_FROM, FROM, WIDE_FROM = (256, 2**22), (512, 2**24), (128, 2**23)
 
 
 def attend(parts: Parts, request: Request) -> HeadOutput | None:
     """Return None where there are few pairs, or a history of steps; and on other devices."""
     query, source = request.prepared, request.source
-    if request.target == 1 or source < SOURCE_FROM or request.history is not None or torch.compiler.is_compiling():
+    if request.target == 1 or request.history is not None or torch.compiler.is_compiling():
         return None
     if request.memory.values.device.type != "cpu":
         return None
@@ -30,7 +30,8 @@ def attend(parts: Parts, request: Request) -> HeadOutput | None:
     heads = max(x.shape[1] for x in (*query, request.memory.values))
     of_pair = sum(x.shape[1] * x.shape[3] for x in query) if wide and query else heads
     of_row = len(request.query) * of_pair * source
-    if of_row * request.target < (CAUSAL_ROWS_FROM if request.triangular else ROWS_FROM):
+    least_source, least_numbers = WIDE_FROM if wide else CAUSAL_FROM if request.triangular else FROM
+    if source < least_source or of_row * request.target < least_numbers:
         return None
     rows = max(1, (MAX_WIDE_NUMBERS if wide else MAX_NUMBERS) // of_row)
     outputs = [attend_rows(parts, request, first, rows) for first in range(0, request.target, rows)]
