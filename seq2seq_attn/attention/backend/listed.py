@@ -21,36 +21,37 @@ MAX_SCORES = 2**20  # held at once to find the best keys; 4 MiB in float32
 
 def attend(parts: Parts, request: Request) -> HeadOutput | None:
     """Return None where no keys are listed or all pairs are faster; and on other devices."""
-    pattern, memory, source = parts.pattern, request.memory, request.source
+    memory, query = request.memory, request.prepared
     if request.target == 1 or not (parts.inner_products and memory.one_mask) or torch.compiler.is_compiling():
         return None
-    if memory.values.device.type != "cpu" or memory.values.dtype not in (torch.float32, torch.float64):
+    values, keys = memory.values, memory.keys[0]
+    if values.device.type != "cpu" or values.dtype not in (torch.float32, torch.float64):
         return None
-    positions, query, keys = request.positions(), request.prepared[0], memory.keys[0]
-    centre = None
-    if source >= pattern.listed_from:
-        if not pattern.selects:
-            centre = pattern.centre(request.query, positions.query, positions.end)
+    positions, centre = request.positions(), None
+    if request.source >= parts.pattern.listed_from:
+        if not parts.pattern.selects:
+            centre = parts.pattern.centre(request.query, positions.query, positions.end)
         own = positions.query if request.self_attention else None
-        listed = pattern.listed(centre, query.detach(), keys.detach(), memory.mask, own, causal=request.causal)
-    elif pattern.sees_all and parts.normalizer.keeps is not None and source >= BEST_FROM * parts.normalizer.keeps:
-        listed = best_keys(query.detach(), keys.detach(), request, parts.normalizer.keeps)
+        vectors = query[0].detach(), keys.detach()
+        listed = parts.pattern.listed(centre, *vectors, memory.mask, own, causal=request.causal)
     else:
-        return None
-    allowed = (listed >= 0) & (listed < source)
+        kept = parts.normalizer.keeps
+        if kept is None or request.source < BEST_FROM * kept or not parts.pattern.sees_all:
+            return None
+        listed = best_keys(query[0].detach(), keys.detach(), request, kept)
+    allowed = (listed >= 0) & (listed < request.source)
     if request.causal:
         allowed = allowed & (listed <= positions.query[:, None])
-    listed = listed.clamp(0, source - 1)
+    listed = listed.clamp(0, request.source - 1)
     if memory.mask is not None:
         sentences = torch.arange(len(memory.mask))[:, None, None, None]
         allowed = allowed & memory.mask[sentences, listed]
-    lists = Lists(listed, batch=len(query), heads=query.shape[1], kv_heads=keys.shape[1], source=source)
-    scores = ListedScores.apply(query, keys, lists)
+    lists = Lists(listed, batch=len(values), heads=query[0].shape[1], kv_heads=values.shape[1], source=request.source)
+    scores = ListedScores.apply(query[0], keys, lists)
     weights, log_prob, entropy = parts.normalize(scores, allowed)
-    if centre is not None and pattern.reweighs:
-        weights = pattern.reweigh(weights, centre, listed[:, 0])
-    context = ListedContext.apply(dropout(weights, parts.dropout), memory.values, lists)
-    return HeadOutput(context, None, log_prob, entropy)
+    if centre is not None and parts.pattern.reweighs:
+        weights = parts.pattern.reweigh(weights, centre, listed[:, 0])
+    return HeadOutput(ListedContext.apply(dropout(weights, parts.dropout), values, lists), None, log_prob, entropy)
 
 
 def best_keys(
