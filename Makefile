@@ -26,7 +26,7 @@ translate: $(VENV)/.installed ## translate with the newest run, or RUN=FOLDER: m
 test: $(VENV)/.installed-dev ## run all tests but the slow ones
 	$(VENV)/bin/python -m pytest -n $(TEST_WORKERS) --dist loadfile
 
-test-slow: $(VENV)/.installed-dev ## run the tests that take minutes
+test-slow: $(VENV)/.installed-dev ## run the slow tests: those that take more than a second, or repeat a quick one for another case
 	$(VENV)/bin/python -m pytest -m 'slow and not gpu'
 
 test-gpu: $(VENV)/.installed-dev ## run the tests that need a GPU

@@ -44,18 +44,33 @@ def test_a_config_whose_values_are_set_later_is_the_one_that_hydra_composes(over
     assert compose_train(*overrides) == compose_here(*overrides)
 
 
-def test_hydra_composes_as_without_the_shortcuts_of_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ("attention=local", "attention@self_attention=local", "self_attention.num_heads=3"),  # of one file
+        *(
+            pytest.param(overrides, marks=pytest.mark.slow)
+            for overrides in (
+                ("recipe=none", "seed=5"),
+                ("data=multi30k", "model=transformer"),
+                ("experiment=tatoeba_best",),
+            )
+        ),
+    ],
+)
+def test_hydra_composes_as_without_the_shortcuts_of_the_tests(
+    overrides: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of Hydra 1.3.8: a named recipe, one by the interpolation of its default, and nodes that are set twice."""
-    every = [("recipe=none", "seed=5"), ("data=multi30k", "model=transformer"), ("experiment=tatoeba_best",)]
-    every += [("attention=local", "attention@self_attention=local", "self_attention.num_heads=3")]  # of one file
-    found = [(compose_here(*overrides), compose_here(*overrides)) for overrides in every]
+    found = (compose_here(*overrides), compose_here(*overrides))
     monkeypatch.setattr(ConfigRepository, "load_config", faster_hydra.load_config)
     monkeypatch.setattr(defaults_list, "_create_interpolation_map", faster_hydra.interpolation_map)
     monkeypatch.setattr(CachingConfigRepository, "__init__", faster_hydra.own_cache)
     monkeypatch.setattr(ConfigLoaderImpl, "_embed_result_config", staticmethod(faster_hydra.embed_slowly))
     monkeypatch.setattr(ConfigLoaderImpl, "_compose_config_from_defaults_list", faster_hydra.merge_slowly)
     monkeypatch.setattr(OverridesParser, "parse_rule", faster_hydra.parse_slowly)
-    assert [(hydra, hydra) for hydra in (compose_here(*overrides) for overrides in every)] == found
+    hydra = compose_here(*overrides)
+    assert found == (hydra, hydra)
 
 
 def test_a_file_outside_of_conf_is_read_again(tmp_path: Path) -> None:

@@ -123,6 +123,7 @@ def test_without_trust_nothing_of_the_run_is_built(importable: Path) -> None:
             Translator.load(importable / "run", trust=trust, device="cpu")
 
 
+@pytest.mark.slow  # the fixture trains and resumes; what is not trusted is refused above
 def test_a_run_with_classes_from_outside_is_fine_tuned_with_trust_alone(project: Path, importable: Path) -> None:
     parent = f"init_from.run={project / 'run'}"
     with pytest.raises(UserError, match=r"if you trust (mine|own_attention), add trust="):
@@ -143,6 +144,7 @@ def test_the_message_of_the_page_is_what_a_command_says(importable: Path, monkey
     assert str(caught.value) == " ".join(quoted.split())
 
 
+@pytest.mark.slow
 def test_a_run_is_translated_and_evaluated_with_the_options_of_the_run(project: Path) -> None:
     translated = run("translate", "ckpt_path=run", f"trust=[{','.join(PACKAGES)}]", folder=project, text="the cat\n")
     assert (translated.returncode, translated.stderr) == (0, "")
@@ -217,6 +219,7 @@ def test_a_mistake_is_answered_with_a_choice_of_the_other_folder(override: str, 
     assert found.startswith(sentence)
 
 
+@pytest.mark.slow
 def test_help_completion_and_ranges_serve_choices_of_the_other_folder(project: Path) -> None:
     shown = run("train", "--config-dir", "conf", "--help", folder=project).stdout
     assert re.search(r"^attention/score: .*\blaplace\b", shown, re.MULTILINE)

@@ -72,7 +72,12 @@ TAKEN = models(COMMANDS) + of_page("docs/architectures.md")
 TRIED = [list(job) for job in dict.fromkeys(map(tuple, [*CROSSINGS, *TAKEN]))]
 PAGES = [f"docs/{name}.md" for name in ("attention", "recipes", "sweeps")]
 PAGES += [f"docs/benchmarks/{name}.md" for name in ("regularisers", "synthesizer")]
-FAST = covering(TRIED)
+COVERING = covering(TRIED)
+ARCHITECTURE = ("model", "encoder", "decoder", "attention", "position", "feed_forward")
+# What other options do is tested elsewhere, in small models; `make test-slow` trains with all of them.
+FAST = [job for job in COVERING if all(re.split("[=@./]", override)[0] in ARCHITECTURE for override in job)]
+READERS = [pair for pair in OTHERS if "interactive" not in pair[1]]
+OTHER_DATA = [pair for pair in READERS if pair[0] == "evaluate" and "data=" in pair[1]][1:]  # one of them is enough
 BESIDE = [job for page in PAGES for job in of_page(page) if job not in TRIED]
 
 
@@ -149,7 +154,9 @@ def assert_takes_a_step(overrides: list[str], shallow: bool = False) -> None:
     assert math.isfinite(results["test/loss"])
 
 
-@pytest.mark.parametrize("overrides", FAST, ids=" ".join)
+@pytest.mark.parametrize(
+    "overrides", [pytest.param(job, marks=[] if job in FAST else pytest.mark.slow) for job in COVERING], ids=" ".join
+)
 def test_every_override_of_the_readme_and_of_the_crossings_trains_at_its_width(overrides: list[str]) -> None:
     assert_takes_a_step(overrides, shallow=True)
 
@@ -168,7 +175,8 @@ def test_a_command_of_another_page_trains_as_it_is_typed(overrides: list[str]) -
 
 def test_the_commands_are_found() -> None:
     assert (len(CROSSINGS), len(TAKEN), len(BESIDE)) >= (15, 27, 15)
-    assert {override for job in FAST for override in job} == {override for job in TRIED for override in job}
+    assert {override for job in COVERING for override in job} == {override for job in TRIED for override in job}
+    assert {override for job in CROSSINGS for override in job} <= {override for job in FAST for override in job}
 
 
 @pytest.fixture
@@ -182,7 +190,9 @@ def checkpoints(quiet: None, folder: Path) -> None:
 
 
 @pytest.mark.usefixtures("checkpoints")
-@pytest.mark.parametrize(("name", "typed"), [pair for pair in OTHERS if "interactive" not in pair[1]])
+@pytest.mark.parametrize(
+    ("name", "typed"), [pytest.param(*pair, marks=pytest.mark.slow if pair in OTHER_DATA else []) for pair in READERS]
+)
 def test_a_command_of_the_readme_that_reads_a_checkpoint_runs_as_it_is_typed(name: str, typed: str) -> None:
     if name == "evaluate":
         for job in jobs(f"python evaluate.py {typed}"):

@@ -149,7 +149,7 @@ def test_a_map_whose_drawing_was_interrupted_is_replaced(tmp_path: Path, monkeyp
     check_is_map(tmp_path / "map")
 
 
-@pytest.mark.parametrize(("heads", "rows", "columns"), [(1, 60, 400), (8, 400, 60)])
+@pytest.mark.parametrize(("heads", "rows", "columns"), [(8, 400, 60), pytest.param(1, 60, 400, marks=pytest.mark.slow)])
 def test_a_map_of_hundreds_of_tokens_is_small_enough_to_draw_and_keeps_every_number(
     heads: int, rows: int, columns: int, tmp_path: Path
 ) -> None:

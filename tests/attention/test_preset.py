@@ -214,6 +214,7 @@ def test_hydras_state_is_the_same_before_and_after_and_others_go_on_composing(re
         OmegaConf.clear_resolver("ours")
 
 
+@pytest.mark.slow  # the test above says it of this process
 def test_it_works_inside_a_running_hydra_application_and_elsewhere_than_in_the_checkout(tmp_path: Path) -> None:
     (tmp_path / "conf").mkdir()
     (tmp_path / "conf/app.yaml").write_text("name: mine\nwidth: 16\nhydra: {output_subdir: null}\n")

@@ -172,7 +172,8 @@ def test_presets_with_fewer_weights_than_the_reference_are_named() -> None:
     assert note.endswith("these presets have fewer weights: 0 in `none`; 262,144 in `local_m`.")
 
 
-@pytest.mark.parametrize("name", ["cost_curves_long", pytest.param("cost_curves", marks=pytest.mark.slow)])
+@pytest.mark.slow  # it composes every preset many times; that a page drawn again is the same is tested above
+@pytest.mark.parametrize("name", ["cost_curves_long", "cost_curves"])
 def test_the_committed_page_is_that_of_its_figures(name: str, tmp_path: Path) -> None:
     page = script.ROOT / f"docs/benchmarks/{name}.md"
     shutil.copy(page.with_suffix(".json"), tmp_path)

@@ -65,6 +65,7 @@ def test_each_module_is_in_one_split_and_the_splits_of_all_lengths_have_the_same
     assert file.read_text() == "kept\n"
 
 
+@pytest.mark.slow
 def test_no_module_of_this_library_is_most_of_a_split() -> None:
     sizes: dict[int, list[int]] = {number: [] for number in script.SPLITS.values()}
     for number, text in enumerate(script.modules()):

@@ -54,7 +54,7 @@ def remembered(folder: Path) -> list[dict[str, float]]:
     return [{Path(file).name: float(score) for file, score in files.items()} for files in kept]
 
 
-@pytest.mark.parametrize("mode", ["min", "max"])
+@pytest.mark.parametrize("mode", ["min", pytest.param("max", marks=pytest.mark.slow)])
 def test_a_run_keeps_its_best_and_no_others_beside_its_last_and_they_are_averaged(
     mode: str, tmp_path: Path, pairs: list[str]
 ) -> None:
@@ -75,6 +75,7 @@ def test_without_the_option_there_are_none(tmp_path: Path, pairs: list[str]) -> 
     assert (kept(tmp_path), kept(tmp_path, "step=")) == ([], [3])
 
 
+@pytest.mark.slow  # what a callback forgets is tested without a run below
 def test_a_run_that_died_after_it_had_saved_them_keeps_those_of_the_run_that_never_died(
     tmp_path: Path, pairs: list[str]
 ) -> None:
@@ -88,6 +89,7 @@ def test_a_run_that_died_after_it_had_saved_them_keeps_those_of_the_run_that_nev
     assert remembered(stopped) == remembered(whole)
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_back_keeps_the_best_from_there_on(
     tmp_path: Path, pairs: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -111,6 +113,7 @@ def test_a_run_that_goes_back_keeps_the_best_from_there_on(
         assert all(torch.equal(before[key], after[key]) for key in before if key.startswith("model."))
 
 
+@pytest.mark.slow
 def test_a_run_that_has_no_more_than_it_now_keeps_goes_on(tmp_path: Path, pairs: list[str]) -> None:
     """Lightning names the worst file only once it has as many as it keeps."""
     run_here(tmp_path, *pairs, *KEPT, "trainer.max_epochs=1", "callback.best_checkpoints.save_top_k=3")
@@ -118,6 +121,7 @@ def test_a_run_that_has_no_more_than_it_now_keeps_goes_on(tmp_path: Path, pairs:
     assert kept(tmp_path) == lowest(tmp_path, 1)
 
 
+@pytest.mark.slow
 def test_the_file_that_a_run_goes_on_from_is_not_deleted(tmp_path: Path, pairs: list[str]) -> None:
     options = [*pairs, *KEPT, "monitor_mode=max"]  # so that the earlier is the better one
     run_here(tmp_path, *options, "trainer.max_epochs=2", "callback.best_checkpoints.save_top_k=2")
@@ -128,6 +132,7 @@ def test_the_file_that_a_run_goes_on_from_is_not_deleted(tmp_path: Path, pairs: 
     assert file.exists()
 
 
+@pytest.mark.slow
 def test_a_validation_after_the_last_update_is_one_of_those_that_are_kept(tmp_path: Path, pairs: list[str]) -> None:
     run_here(tmp_path, *pairs, *KEPT, "trainer.max_steps=5")
     assert (kept(tmp_path), kept(tmp_path, "step=")) == ([3, 5], [3, 5])
@@ -141,6 +146,7 @@ def test_a_validation_after_the_last_update_is_one_of_those_that_are_kept(tmp_pa
     assert (kept(tmp_path), kept(tmp_path, "step=")) == (lowest(tmp_path, 2), [6, 9])
 
 
+@pytest.mark.slow
 def test_the_same_validation_once_more_changes_nothing_that_is_kept(tmp_path: Path, pairs: list[str]) -> None:
     options = [*pairs, *KEPT, "callback=[seeding,best_checkpoints,history,autosave]"]
     run_here(tmp_path, *options)
@@ -158,6 +164,7 @@ def on_a_rank(folder: Path, *options: str) -> list[int]:
     return kept(folder)
 
 
+@pytest.mark.slow
 def test_ranks_keep_the_same_also_when_they_go_back(tmp_path: Path, pairs: list[str]) -> None:
     two = ["trainer.strategy=ddp", "trainer.devices=2", "batch_tokens=200", "callback.history.save_top_k=-1"]
     run, options = tmp_path / "run", [*pairs, *KEPT, *two]

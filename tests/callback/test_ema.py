@@ -160,12 +160,13 @@ def test_training_is_bit_for_bit_what_it_is_without(averaged: Path, tmp_path: Pa
     assert not any(torch.equal(last["state_dict"][name], plain[name]) for name in raw)
 
 
+@pytest.mark.parametrize("number", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_run_that_was_stopped_and_resumed_has_the_same_average(
-    averaged: Path, tmp_path: Path, pairs: list[str]
+    number: int, averaged: Path, tmp_path: Path, pairs: list[str]
 ) -> None:
     options = [*pairs, EVERY_TWO, AVERAGED, "trainer.max_epochs=2"]
-    begins = stopped_and_resumed(tmp_path, options, ("backward", 4), ("validation", 7), ("test", 14))
-    assert begins == [0, 4, 6, 14]
+    stops = [("backward", 4), ("validation", 7), ("test", 14)][:number]
+    assert stopped_and_resumed(tmp_path, options, *stops) == [0, 4, 6, 14][: number + 1]
     assert_same_run(tmp_path, averaged)
     states = [read_checkpoint(run / "checkpoints" / "last.ckpt")["callbacks"]["EMA"] for run in (tmp_path, averaged)]
     assert states[0]["updates"] == states[1]["updates"] == 14
@@ -173,6 +174,7 @@ def test_a_run_that_was_stopped_and_resumed_has_the_same_average(
         assert all(torch.equal(states[0][part][name], tensor) for name, tensor in states[1][part].items())
 
 
+@pytest.mark.slow
 def test_a_run_that_is_resumed_without_the_average_goes_on_from_the_raw_weights(
     averaged: Path, tmp_path: Path, pairs: list[str]
 ) -> None:

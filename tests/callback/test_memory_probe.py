@@ -120,7 +120,10 @@ def test_nothing_draws_beside_the_training_of_one_device(
     assert draws[0] == draws[1]
 
 
-@pytest.mark.parametrize("options", [["r_drop_alpha=5.0"], ["model=transformer", "attention=multihead"]])
+@pytest.mark.parametrize(
+    "options",
+    [["r_drop_alpha=5.0"], pytest.param(["model=transformer", "attention=multihead"], marks=pytest.mark.slow)],
+)
 def test_a_trial_leaves_weights_moments_draws_and_the_position_in_the_data_as_they_were(
     options: list[str], tmp_path: Path, pairs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

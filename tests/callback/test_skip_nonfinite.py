@@ -59,7 +59,9 @@ def test_a_step_with_a_fault_changes_nothing_but_the_rate(
     assert said == ["step 5 is skipped: its loss or gradient is not finite"]
 
 
-@pytest.mark.parametrize("fault", ["forward", "gradient", "loss"])
+@pytest.mark.parametrize(
+    "fault", ["gradient", *(pytest.param(name, marks=pytest.mark.slow) for name in ("forward", "loss"))]
+)
 def test_a_first_step_that_is_skipped_leaves_no_momentum(fault: str, tmp_path: Path, pairs: list[str]) -> None:
     """The fused kernel of torch takes new memory for the momentum before it skips."""
     given = ["optimizer=sgd", "optimizer.lr=0.1", "trainer.deterministic=true", faulty(fault, first=0, number=2)]
@@ -136,6 +138,7 @@ def skipping(folder: Path, *options: str) -> dict[str, Tensor]:
     return SEEN[-1]["weights"]
 
 
+@pytest.mark.slow
 def test_a_fault_on_one_rank_is_skipped_by_both(tmp_path: Path, pairs: list[str]) -> None:
     two = ["trainer.strategy=ddp", "trainer.devices=2", "batch_tokens=200"]
     run = tmp_path / "run"

@@ -56,6 +56,7 @@ def test_a_run_without_an_update_has_no_share_of_padding() -> None:
     assert padding_costs(0, 0) == {}
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quiet")
 def test_figures_of_accumulated_batches_are_of_all_of_them(tmp_path: Path, pairs: list[str]) -> None:
     given = ["trainer.accumulate_grad_batches=3", "trainer.max_epochs=1", "tokenizer.sampling_alpha=0"]

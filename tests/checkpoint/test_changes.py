@@ -30,6 +30,7 @@ pytestmark = pytest.mark.usefixtures("quiet")
 PAGE = (ROOT / "docs" / "runs.md").read_text("utf-8")
 LONGER = PAGE.partition("\n## Train longer, or with other options\n")[2].partition("\n## ")[0]
 ONE_EPOCH = ["scheduler=constant", "trainer.max_epochs=1"]  # of 7 steps
+slow = partial(pytest.param, marks=pytest.mark.slow)
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +46,7 @@ def run(complete: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(complete, tmp_path / "run"))
 
 
+@pytest.mark.slow  # the next test says it of a number of steps
 def test_a_complete_run_that_is_made_longer_is_the_run_that_was_as_long_from_the_start(
     pairs: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -72,6 +74,7 @@ def test_a_run_that_a_number_of_steps_has_ended_within_an_epoch_goes_on_within_i
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
 
 
+@pytest.mark.slow
 def test_a_validation_after_the_last_update_is_one_of_the_run_that_goes_on(pairs: list[str], tmp_path: Path) -> None:
     """An epoch has 7 updates."""
     run_here(tmp_path, *pairs, "monitor=val/loss", "trainer.max_steps=10")
@@ -108,7 +111,7 @@ def test_a_run_that_goes_on_from_an_earlier_checkpoint_has_the_best_from_there_o
     assert all(torch.equal(before[name], after[name]) for name in before if name.startswith("model."))
 
 
-@pytest.mark.parametrize(("last", "steps", "done"), [(2, 5, 2), pytest.param(0, 4, 0, id="the first of an epoch")])
+@pytest.mark.parametrize(("last", "steps", "done"), [slow(2, 5, 2), pytest.param(0, 4, 0, id="the first of an epoch")])
 def test_a_training_that_ends_within_an_update_goes_on_with_the_whole_update(
     last: int, steps: int, done: int, pairs: list[str], tmp_path: Path
 ) -> None:
@@ -267,6 +270,7 @@ def test_a_complete_run_stays_complete_with_options_of_no_effect_and_after_an_up
     assert run_here(run, *pairs, *ONE_EPOCH, "attention.backend=dense", "resume=auto")["steps"] == 7
 
 
+@pytest.mark.slow
 def test_a_shorter_run_ends_at_its_new_limit_and_says_so(
     tmp_path: Path, pairs: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -281,6 +285,7 @@ def test_a_shorter_run_ends_at_its_new_limit_and_says_so(
     assert caplog.messages[-1] == "The training ends in epoch 2 after step 14: trainer.max_epochs=2 is reached"
 
 
+@pytest.mark.slow
 def test_a_run_that_stopped_early_trains_on_with_more_patience(tmp_path: Path, pairs: list[str]) -> None:
     given = [*pairs, "trainer.max_epochs=9", "trainer.limit_train_batches=1", "optimizer.lr=0.0"]
     assert run_here(tmp_path, *given, "callback.early_stopping.patience=1")["steps"] == 2
@@ -296,7 +301,9 @@ def test_accumulation_changes_between_two_updates_of_the_new_kind(tmp_path: Path
 
 
 @pytest.mark.parametrize(
-    "changed", ["batch_tokens=800", "batch_tokens=200", "trainer.accumulate_grad_batches=3"], ids=str
+    "changed",
+    ["batch_tokens=800", *(slow(other) for other in ("batch_tokens=200", "trainer.accumulate_grad_batches=3"))],
+    ids=str,
 )
 def test_a_planned_schedule_ends_with_the_last_update_though_other_batches_follow(
     changed: str, pairs: list[str], tmp_path: Path
@@ -325,6 +332,7 @@ def test_epochs_that_end_before_the_steps_that_are_asked_for_are_said_at_the_sta
         assert [line.startswith(expected) for line in found] == [True] * (steps > 7)
 
 
+@pytest.mark.slow
 def test_an_epoch_of_few_batches_is_complete_when_these_are_read(pairs: list[str], tmp_path: Path) -> None:
     given = [*pairs, "scheduler=plateau", "scheduler.patience=0", "scheduler.factor=0.5", "monitor=val/loss"]
     given += ["+scheduler.threshold=0.999999", "trainer.limit_train_batches=3"]  # no validation is ever better
@@ -336,6 +344,7 @@ def test_an_epoch_of_few_batches_is_complete_when_these_are_read(pairs: list[str
     assert short == long == pytest.approx([0.05] * 6 + [0.025] * 3 + [0.0125] * 3, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("callbacks", ["callback=[seeding,autosave]", "callback.checkpoint.save_top_k=0"])
 def test_a_run_that_keeps_no_best_is_tested_with_its_last_weights_when_it_goes_on(
     callbacks: str, pairs: list[str], tmp_path: Path
@@ -350,6 +359,7 @@ def test_a_run_that_keeps_no_best_is_tested_with_its_last_weights_when_it_goes_o
     assert best == [9, 9]
 
 
+@pytest.mark.slow
 def test_a_history_of_fewer_checkpoints_deletes_the_oldest(pairs: list[str], tmp_path: Path) -> None:
     given = [*pairs, "scheduler=constant", "callback=[seeding,checkpoint,history,autosave]"]
     given += ["trainer.limit_train_batches=3"]
@@ -366,6 +376,7 @@ def test_a_history_of_fewer_checkpoints_deletes_the_oldest(pairs: list[str], tmp
     assert kept() == ["step=12.ckpt", "step=15.ckpt"]
 
 
+@pytest.mark.slow
 def test_numbers_of_float64_are_resumed_as_they_were_saved(pairs: list[str], tmp_path: Path) -> None:
     given = [*pairs, "trainer.precision=64-true", "scheduler=constant", "trainer.limit_train_batches=3"]
     run_here(tmp_path / "long", *given, "trainer.max_epochs=2")

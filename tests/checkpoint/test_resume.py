@@ -95,10 +95,7 @@ SCENARIOS = {  # an epoch has 7 batches; what the run is of, where it dies in tu
 }
 
 
-FAST = (
-    "within epochs, a validation and the test",
-    "a recurrent model",
-)  # the others draw from the same generators, and save the same state
+FAST = ("within epochs, a validation and the test",)  # the others draw from the same generators and save the same state
 
 
 @pytest.mark.parametrize(
@@ -116,11 +113,13 @@ def test_a_run_that_died_and_was_resumed_is_the_run_that_never_died(
     assert_same_run(tmp_path / "stopped", whole)
 
 
+@pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_run_with_workers_that_died_and_was_resumed_is_the_run_without_them(
-    tmp_path: Path, pairs: list[str], trained_run: Path
+    number: int, tmp_path: Path, pairs: list[str], trained_run: Path
 ) -> None:
     options = [*pairs, "num_workers=2", EVERY_TWO]  # segmentations are sampled
-    assert stopped_and_resumed(tmp_path / "run", options, ("backward", 5), ("batch_end", 13)) == [0, 4, 12]
+    stops = [("backward", 5), ("batch_end", 13)][:number]
+    assert stopped_and_resumed(tmp_path / "run", options, *stops) == [0, 4, 12][: number + 1]
     assert_same_run(tmp_path / "run", trained_run)
 
 
@@ -174,6 +173,7 @@ def test_a_new_run_is_refused_where_there_is_one_which_stays_as_it_is(
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == stamps
 
 
+@pytest.mark.slow
 def test_a_run_whose_folder_has_moved_keeps_its_best(tmp_path: Path, pairs: list[str]) -> None:
     run_here(tmp_path / "run", *pairs, "trainer.max_epochs=1")
     last = tmp_path / "run/checkpoints/last.ckpt"
@@ -194,6 +194,7 @@ def test_a_run_whose_folder_has_moved_keeps_its_best(tmp_path: Path, pairs: list
     assert state["best_model_path"] == str(tmp_path / "moved/checkpoints/best.ckpt")
 
 
+@pytest.mark.slow
 def test_a_run_whose_last_checkpoint_is_a_link_goes_on_exactly(
     tmp_path: Path, pairs: list[str], trained_run: Path
 ) -> None:
@@ -208,7 +209,7 @@ def test_a_run_whose_last_checkpoint_is_a_link_goes_on_exactly(
     assert_same_run(tmp_path / "run", trained_run)
 
 
-@pytest.mark.parametrize("spoil", ["gone", "cut"])
+@pytest.mark.parametrize("spoil", ["gone", pytest.param("cut", marks=pytest.mark.slow)])
 def test_a_best_checkpoint_that_is_gone_is_said_and_the_best_from_there_on_is_tested(
     spoil: str, tmp_path: Path, pairs: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -245,6 +246,7 @@ def test_other_data_under_the_same_names_is_said(
     assert len([line for line in caplog.messages if "The data is not that with which the run was trained" in line]) == 1
 
 
+@pytest.mark.slow
 def test_a_copy_by_hard_links_leaves_the_files_of_the_run_as_they_are(tmp_path: Path, pairs: list[str]) -> None:
     run_here(tmp_path / "run", *pairs, "trainer.max_epochs=1")
     before = {file: file.read_bytes() for file in (tmp_path / "run").rglob("*") if file.is_file()}
@@ -273,6 +275,7 @@ def test_options_that_are_refused_leave_the_results_of_a_complete_run(
     assert (tmp_path / "results.json").read_bytes() == before
 
 
+@pytest.mark.slow
 def test_a_run_may_go_on_from_a_checkpoint_of_its_own_folder_that_is_named(tmp_path: Path, pairs: list[str]) -> None:
     run_here(tmp_path / "run", *pairs, "trainer.max_steps=1")
     named = f"ckpt_path={tmp_path / 'run/checkpoints/last.ckpt'}"

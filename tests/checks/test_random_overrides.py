@@ -22,6 +22,7 @@ def small(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return [*SMALL, "debug=fast", "paths.run_dir=run", *choices, *write_pairs(tmp_path)]
 
 
+@pytest.mark.slow
 def test_five_random_overrides_end_without_a_traceback(small: list[str]) -> None:
     random = Random(8)
     answers = [script.answer(*script.drawn(random, [("train", small)])) for _ in range(5)]

@@ -127,6 +127,7 @@ def test_options_and_choices_complete_after_a_subcommand(line: str, candidates: 
     assert (answered.returncode, answered.stderr, answered.stdout.split()) == (0, "", candidates)
 
 
+@pytest.mark.slow
 def test_bash_completes_the_command(tmp_path: Path) -> None:
     """Bash itself, with a console script as an installation makes it."""
     script = tmp_path / "seq2seq-attn"

@@ -240,7 +240,7 @@ def test_control_c_and_a_closed_pipe_are_quiet(folder):
         assert (result.stderr, result.returncode) == ("", 128 + signal.SIGPIPE)
 
 
-@pytest.mark.parametrize("arguments", [["seed=8"], ["--cfg", "job"], ["--help"]])
+@pytest.mark.parametrize("arguments", [["seed=8"], ["--cfg", "job"], pytest.param(["--help"], marks=pytest.mark.slow)])
 def test_a_full_standard_output_is_one_sentence(folder, arguments):
     result = run_by_shell(folder, *arguments, wrapper='exec "$@" > /dev/full')
     sentence = "Standard output or a file cannot be written (No space left on device); make room, or write elsewhere\n"

@@ -100,6 +100,7 @@ def test_a_training_finds_the_caches_that_prepare_filled(
     assert caplog.messages == [f"{tmp_path / 'run'} is complete; nothing is left to train"]
 
 
+@pytest.mark.slow
 def test_prepare_for_a_fine_tuning_takes_the_tokenizer_of_the_parent(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -69,6 +69,7 @@ def front_matter(folder: Path) -> dict[str, Any]:
     return yaml.safe_load(head)
 
 
+@pytest.mark.slow
 def test_the_folder_translates_is_evaluated_and_explored_as_the_run_is(
     run: Path, exported: Path, tmp_path: Path
 ) -> None:

@@ -87,6 +87,7 @@ def test_limits_that_the_corpus_cannot_meet_are_refused() -> None:
         joined(low=29)
 
 
+@pytest.mark.slow
 def test_documents_of_the_demo_corpus_have_a_thousand_to_four_thousand_tokens(tmp_path: Path) -> None:
     corpus = built(composed("data=documents").data).load()
     sentences = built(composed().data).load().splits["train"]

@@ -275,6 +275,7 @@ def lowered(folder: Path, ranks: int) -> list[float]:
     return noted.rates
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("double")
 def test_a_rate_that_follows_validations_is_lowered_after_the_same_ones_in_all_processes(tmp_path: Path) -> None:
     data(tmp_path)

@@ -61,11 +61,13 @@ def killed_after(steps: int) -> str:
     return f"+callback.killed={{_target_:small_run.Killed,hook:backward,step:{steps}}}"
 
 
-FEW = [(1, 6), (2, 4)]  # within an epoch, and at the end of one
-MANY = [(1, 2), (1, 4), (1, 8), (1, 12), (2, 3), (2, 7)]
+WITHIN_AN_EPOCH = (1, 6)
+OTHERS = [(1, 2), (1, 4), (1, 8), (1, 12), (2, 3), (2, 4), (2, 7)]
 
 
-@pytest.mark.parametrize(("first", "steps"), [*FEW, *(pytest.param(*stop, marks=pytest.mark.slow) for stop in MANY)])
+@pytest.mark.parametrize(
+    ("first", "steps"), [WITHIN_AN_EPOCH, *(pytest.param(*stop, marks=pytest.mark.slow) for stop in OTHERS)]
+)
 def test_each_pair_is_read_once_in_each_epoch(first: int, steps: int, tmp_path: Path) -> None:
     pairs, second = write_pairs(tmp_path), 3 - first
     error, text = (KilledError, "^$") if first == 1 else (ProcessRaisedException, "KilledError")

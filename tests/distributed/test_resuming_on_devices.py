@@ -24,6 +24,7 @@ def resumed_after(folder: Path, *options: str) -> list[int]:
     return list(begun)
 
 
+@pytest.mark.slow  # of one device: checkpoint/test_resume.py; of several that are not resumed: test_many_devices.py
 def test_a_resumed_run_on_three_devices_is_bit_identical_if_it_is_deterministic(
     pairs: list[str], tmp_path: Path
 ) -> None:

@@ -79,7 +79,8 @@ def test_processes_that_never_come_are_announced_and_named(
     assert [record.getMessage() for record in caplog.records if record.name == run_folder.__name__] == told
 
 
-@pytest.mark.parametrize("signum", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
+@pytest.mark.slow
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
 def test_a_process_that_waits_for_others_ends_upon_a_signal(signum: signal.Signals, tmp_path: Path) -> None:
     wait = "from seq2seq_attn.process import leave_on_signals; leave_on_signals(); "
     wait += "from seq2seq_attn.distributed.run_folder import announce; print('here', flush=True); announce('mine')"

@@ -177,7 +177,12 @@ UNTRAINED = "optimizer=muon model=conv attention=luong_dot"  # refused by the op
 
 
 @pytest.mark.parametrize(
-    ("kept", "wrong"), [([], NOWHERE), (["mine/note.txt"], NOWHERE), (["mine/run/"], NOWHERE), ([], UNTRAINED)]
+    ("kept", "wrong"),
+    [
+        (["mine/note.txt"], NOWHERE),
+        ([], UNTRAINED),
+        *(pytest.param(kept, NOWHERE, marks=pytest.mark.slow) for kept in ([], ["mine/run/"])),
+    ],
 )
 def test_a_start_that_fails_removes_the_folders_that_it_has_made_and_no_other(
     kept: list[str], wrong: str, pairs: list[str], tmp_path: Path

@@ -123,6 +123,7 @@ def test_the_guided_head_of_a_guided_run_is_marked_and_written(
     assert ends in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_a_run_guided_where_a_word_is_read_is_measured_there(model: str, pairs: str, tmp_path: Path) -> None:
     written, read = (run(model, pairs, f"alignment_shift={shift}") for shift in ("false", "true"))
     assert run(model, pairs) == written != read

@@ -123,6 +123,7 @@ def test_the_same_search_named_on_the_command_line_changes_nothing(run: Path, ev
     assert written[0] == written[1]
 
 
+@pytest.mark.slow  # search/test_beam.py says it of any model
 def test_a_beam_of_one_is_greedy_search(run: Path, tmp_path: Path) -> None:
     searches = {"greedy": ["search=greedy"], "beam": ["search=beam", "search.beam_size=1"]}
     for name, search in searches.items():
@@ -131,6 +132,7 @@ def test_a_beam_of_one_is_greedy_search(run: Path, tmp_path: Path) -> None:
     assert greedy == beam
 
 
+@pytest.mark.slow  # model/test_ensemble.py says it of the model
 def test_an_ensemble_of_twice_the_run_is_the_run(run: Path, evaluation: Path, tmp_path: Path) -> None:
     found = evaluated(tmp_path, f"ckpt_path=[{run},{run}]", "splits=[val,test]")
     alone = report(evaluation)
@@ -286,7 +288,9 @@ def reach(*_: Any) -> None:
     raise ReachedError
 
 
-@pytest.mark.parametrize("kind", ["tsv", "hypotheses", "references"])
+@pytest.mark.parametrize(
+    "kind", ["tsv", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("hypotheses", "references"))]
+)
 def test_a_file_of_the_users_own_is_not_replaced_by_an_evaluation(
     kind: str, run: Path, evaluation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -309,6 +313,7 @@ def test_a_file_of_the_users_own_is_not_replaced_by_an_evaluation(
     assert own.read_text() == "mine"
 
 
+@pytest.mark.slow
 def test_an_evaluation_that_ends_before_its_translations_are_written_can_be_repeated(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

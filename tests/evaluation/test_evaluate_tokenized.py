@@ -27,6 +27,7 @@ pytestmark = pytest.mark.usefixtures("quiet")
 TOKENISED = ["data=multi30k", "data.suffix=.lc.norm.tok"]
 
 
+@pytest.mark.slow  # its options are tested below, without a training
 def test_a_run_on_tokenized_text_is_evaluated_as_it_was_tested_without_being_told(tmp_path: Path) -> None:
     results = tried("multi30k_rnn", tmp_path)
     given = [f"ckpt_path={tmp_path / 'run'}", f"paths.run_dir={tmp_path / 'evaluation'}", "choices.data=null"]

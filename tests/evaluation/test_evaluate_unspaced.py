@@ -31,7 +31,7 @@ def write_run(file: Path, *overrides: str) -> Path:
     return file
 
 
-@pytest.mark.parametrize("search", ["greedy", "sampling", "mbr"])
+@pytest.mark.parametrize("search", ["greedy", "sampling", pytest.param("mbr", marks=pytest.mark.slow)])
 def test_the_translations_are_those_of_translate_and_an_empty_source_has_the_empty_one(
     search: str, tmp_path: Path
 ) -> None:
@@ -49,6 +49,7 @@ def test_the_translations_are_those_of_translate_and_an_empty_source_has_the_emp
     assert [bool(text) for text in written] == [True, False, True, False, True]
 
 
+@pytest.mark.slow  # metric/test_language.py has the languages alone
 def test_references_in_chinese_are_scored_as_chinese_whatever_the_language_is_called(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run.ckpt")
     rows = "".join(f"{SENTENCES[row]}\t我们明天去公园里玩。\n" for row in range(3))

@@ -44,6 +44,7 @@ def test_patches_are_cut_row_by_row() -> None:
     assert script.cut(image, 1)[0, :, 0].tolist() == list(range(64))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("made")
 def test_it_learns_pictures_and_draws_the_maps(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     plot = tmp_path / "new" / "maps.png"

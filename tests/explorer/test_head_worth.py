@@ -33,7 +33,12 @@ MORE = {
 MODELS = dict(zip(NAMES, OVERRIDES, strict=True)) | MORE
 
 
-@pytest.fixture(scope="module", params=list(MODELS))
+FEW = ("rnn", "conv", "encoder", "lm")  # of each kind of model; the others are slow
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(name, marks=[] if name in FEW else pytest.mark.slow) for name in MODELS]
+)
 def models(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Models:
     """In float64, so that two orders of a sum agree."""
     file = write_checkpoint(tmp_path_factory.mktemp("heads") / "model.ckpt", *MODELS[request.param], scale=1.5)

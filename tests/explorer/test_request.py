@@ -106,7 +106,7 @@ def test_options_are_set() -> None:
     assert known_searches()["beam"]["beam_size"] == 5  # as before
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_hostile_requests_raise_nothing_else(seed: int, explorer: Explorer) -> None:
     """Every request is refused in a sentence or is fit for a model; some of those are answered."""
     drawn = random.Random(seed)

@@ -123,6 +123,7 @@ def test_a_packed_file_is_translated_as_a_plain_one(file: Path, tmp_path: Path) 
     assert run(tmp_path, file, content, name="in.txt.gz") == run(tmp_path, file, content)
 
 
+@pytest.mark.slow
 def test_everything_that_is_written_beside_stays_in_step(file: Path, tmp_path: Path) -> None:
     """But for maps, which a run draws for one line here."""
     content = b"\n".join(HOSTILE.values())

@@ -26,7 +26,10 @@ BEAM = {"name": "beam", "beam_size": 3, "limits": {"max_relative_length": 1.0, "
 LAYERS = ("model.encoder.num_layers=1", "model.decoder.num_layers=1")
 
 
-@pytest.fixture(scope="module", params=["rnn", "conv", "transformer"])
+MODELS = ["rnn", "conv", "transformer"]
+
+
+@pytest.fixture(scope="module", params=MODELS)
 def file(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("tiny") / f"{request.param}.ckpt"
     return write_checkpoint(file, f"model={request.param}", *LAYERS, scale=1.0)
@@ -96,13 +99,21 @@ def test_float32_is_the_default_whatever_the_run(file: Path) -> None:
     assert {one.dtype for one in seen} == {torch.float32}
 
 
+PRECISIONS = [
+    ("bf16-mixed", torch.float32, torch.bfloat16),
+    ("bf16-true", torch.bfloat16, torch.bfloat16),
+    ("64-true", torch.float64, torch.float64),
+]
+
+
 @pytest.mark.parametrize(
-    ("precision", "weights", "computed"),
-    [
-        ("bf16-mixed", torch.float32, torch.bfloat16),
-        ("bf16-true", torch.bfloat16, torch.bfloat16),
-        ("64-true", torch.float64, torch.float64),
+    ("file", "precision", "weights", "computed"),
+    [  # each model and each precision once always
+        pytest.param(model, *precision, marks=[] if i == k else pytest.mark.slow)
+        for i, model in enumerate(MODELS)
+        for k, precision in enumerate(PRECISIONS)
     ],
+    indirect=["file"],
 )
 def test_the_model_computes_in_the_precision_and_the_search_ranks_as_before(
     file: Path, precision: str, weights: torch.dtype, computed: torch.dtype
@@ -132,7 +143,15 @@ def log_prob(file: Path, text: str, tokens: list[str]) -> float:
     return log_probs.gather(-1, torch.tensor([*target, tokenizer.eos_id])[:, None]).sum().item()
 
 
-@pytest.mark.parametrize("precision", ["bf16-mixed", "bf16-true"])
+@pytest.mark.parametrize(
+    ("file", "precision"),
+    [
+        pytest.param(model, precision, marks=[] if i % 2 == k else pytest.mark.slow)
+        for i, model in enumerate(MODELS)
+        for k, precision in enumerate(["bf16-mixed", "bf16-true"])
+    ],
+    indirect=["file"],
+)
 def test_every_member_of_an_ensemble_computes_in_the_precision(file: Path, precision: str) -> None:
     both = Translator.load([file, file], device="cpu", precision=precision)
     with logits(both) as seen:

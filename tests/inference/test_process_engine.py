@@ -65,7 +65,9 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> list[InProcess]:
     return InProcess.made
 
 
-@pytest.mark.parametrize("search", SEARCHES, ids=lambda search: search["name"])
+@pytest.mark.parametrize(
+    "search", [pytest.param(s, id=s["name"], marks=pytest.mark.slow if s["name"] == "mbr" else []) for s in SEARCHES]
+)
 def test_translations_are_those_of_one_process(file: Path, in_process: list[InProcess], search: dict[str, Any]) -> None:
     limited = search if "candidates" in search else search | {"limits": LIMITS}
     options: dict[str, Any] = {"search": limited, "batch_sentences": 3}

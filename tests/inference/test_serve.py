@@ -73,7 +73,7 @@ def test_without_the_extra_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> Non
         importlib.import_module(module)
 
 
-@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("signum", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
 def test_an_ensemble_is_served_until_a_signal_ends_it_without_a_traceback(
     signum: signal.Signals, checkpoint: Path, tmp_path: Path
 ) -> None:

@@ -137,6 +137,26 @@ def test_alignments_have_a_line_for_each_line_and_point_at_words(tmp_path: Path)
         assert all(target < len(translation.split()) for _, target in of_line)
 
 
+def test_words_are_linked_by_the_guided_head_which_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sizes = ["model.encoder.num_layers=1", "model.decoder.num_layers=1", "cross_attention.num_heads=2"]
+    model = write_checkpoint(tmp_path / "t.ckpt", "model=transformer", *sizes, scale=1.5)
+    given = [f"alignments={tmp_path / 'links'}", "search=greedy", "search.limits.max_length=9", "alignment_sink=false"]
+
+    def links(*overrides: str) -> str:
+        run(tmp_path, model, text_of(SENTENCES[:5]), *given, *overrides)
+        return (tmp_path / "links").read_text("utf-8")
+
+    of_head, of_both = links("alignment_layer=0", "alignment_head=1"), links()
+    assert of_head != of_both
+    checkpoint = torch.load(model)
+    checkpoint["config"]["guided_alignment"] = {"links": "links.txt", "weight": 0.1, "layer": 0, "head": 1}
+    torch.save(checkpoint, model)
+    assert capsys.readouterr().err == ""
+    assert links() == of_head
+    assert "words are linked by layer 0, head 1, which guided alignment taught; " in capsys.readouterr().err
+
+
+@pytest.mark.slow  # the test above has the main case
 def test_a_guided_run_aligns_by_its_guided_head_unless_another_is_chosen(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -312,7 +332,13 @@ def test_maps_are_a_picture_and_an_array_of_every_slot_named_by_the_line(file: P
         np.testing.assert_array_equal(np.load(path)["weights"], expected[name])
 
 
-@pytest.mark.parametrize("name", ["000002_cross_0.png", "000001_encoder_0.npz", "000002_self_0.png/"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "000002_cross_0.png",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("000001_encoder_0.npz", "000002_self_0.png/")),
+    ],
+)
 def test_a_file_that_is_no_map_is_not_replaced_by_one_and_nothing_is_translated(
     name: str, file: Path, tmp_path: Path
 ) -> None:

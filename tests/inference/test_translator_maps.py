@@ -125,6 +125,7 @@ def test_maps_of_several_translations_are_those_of_each_alone(
     assert list(translator.attentions([], [])) == []
 
 
+@pytest.mark.slow
 def test_a_notebook_shows_the_links_of_the_step_that_guided_alignment_teaches(tmp_path: Path) -> None:
     loaded = Translator.load(write_checkpoint(tmp_path / "a.ckpt", "model=transformer", scale=1.5), device="cpu")
     shown = {}

@@ -67,6 +67,9 @@ def test_an_offline_wandb_run_holds_scalars_config_table_and_maps(logged: tuple[
     config = {update.key: update.value_json for record in found for update in record.run.config.update}
     config |= {update.key: update.value_json for record in found for update in record.config.update}
     assert json.loads(config["choices"])["attention"] == "bahdanau"
+    metrics = [record.metric for record in found if record.HasField("metric")]
+    best = {metric.name: [field.name for field, chosen in metric.summary.ListFields() if chosen] for metric in metrics}
+    assert (best["val/bleu"], best["val/loss"]) == (["max"], ["min"])
     media = {path.suffix for path in (file.parent / "files").rglob("*") if path.is_file() and "media" in path.parts}
     assert (".png" in media) == with_text
     assert any("translations" in key for key in history) == with_text

@@ -81,6 +81,7 @@ def test_scalars_that_were_lost_before_the_checkpoint_come_from_metrics_csv(serv
     assert steps_at(server, run, "train/loss") == steps_at(server, run, "val/loss") == list(range(8))
 
 
+@pytest.mark.slow
 def test_parts_that_were_kept_offline_are_joined_by_wandb_sync(server: Stub, tmp_path: Path) -> None:
     runs = {log_steps(tmp_path, steps, offline=True) for steps in (range(5), range(3, 8))}
     parts = sorted(map(str, tmp_path.glob("wandb/offline-run-*")))

@@ -1,4 +1,7 @@
-"""A run that goes on is the same W&B run and the same TensorBoard curves, and each step stands in them once."""
+"""A run that goes on is the same W&B run and the same TensorBoard curves, and each step stands in them once.
+
+What trains several runs is slow; the loggers alone are tested always, here and in test_wandb_online.py.
+"""
 
 from __future__ import annotations
 
@@ -63,6 +66,7 @@ def figures(rows: list[dict[str, Any]]) -> dict[str, dict[int, Any]]:
     return {name: values(rows, name) for name in names if name[0] != "_" and name not in (AXIS, TIMED, "epoch")}
 
 
+@pytest.mark.slow
 def test_steps_that_are_done_again_stand_once_and_as_if_the_run_was_never_stopped(
     whole: tuple[list[str], Path], resumed: Path
 ) -> None:
@@ -76,6 +80,7 @@ def test_steps_that_are_done_again_stand_once_and_as_if_the_run_was_never_stoppe
     assert tables[0] == tables[1] == [2, 5, 8]  # the last after training
 
 
+@pytest.mark.slow
 def test_a_logger_that_is_added_to_a_resumed_run_gets_all_of_its_steps(
     whole: tuple[list[str], Path], tmp_path: Path
 ) -> None:
@@ -87,6 +92,7 @@ def test_a_logger_that_is_added_to_a_resumed_run_gets_all_of_its_steps(
     assert losses[0] == losses[1]
 
 
+@pytest.mark.slow
 def test_the_latest_checkpoint_of_the_folder_goes_on_however_it_is_named_and_an_earlier_one_does_not(
     whole: tuple[list[str], Path], tmp_path: Path
 ) -> None:
@@ -120,6 +126,7 @@ def events(run: Path) -> dict[str, list[tuple[int, Any]]]:
     return scalars | texts
 
 
+@pytest.mark.slow
 def test_tensorboards_curves_are_those_of_a_run_that_was_never_stopped(
     whole: tuple[list[str], Path], resumed: Path
 ) -> None:
@@ -133,16 +140,21 @@ def test_tensorboards_curves_are_those_of_a_run_that_was_never_stopped(
         assert steps == sorted(set(steps))
 
 
-def test_tensorboard_hides_the_curves_of_an_earlier_run_of_the_folder(tmp_path: Path) -> None:
-    for loss in (5.0, 4.0):
-        logger = TensorBoardRun(save_dir=str(tmp_path), resume=None)
-        for step in range(3 if loss == 5.0 else 2):
+@pytest.mark.parametrize(
+    ("resume", "steps", "shown"), [(None, range(2), [4.0, 4.0]), ("auto", range(1, 4), [5.0, 4.0, 4.0, 4.0])]
+)
+def test_tensorboard_hides_the_curves_of_an_earlier_run_of_the_folder_from_where_a_resumed_one_goes_on(
+    resume: str | None, steps: range, shown: list[float], tmp_path: Path
+) -> None:
+    for loss, logged, option in ((5.0, range(3), None), (4.0, steps, resume)):
+        logger = TensorBoardRun(save_dir=str(tmp_path), resume=option)
+        for step in logged:
             logger.log_metrics({"train/loss": loss}, step)
         logger.finalize("success")
         for file in tmp_path.glob("tensorboard/events.*"):  # as if made a second before: files are read by their names
             number = int(file.name.split(".")[3])
             file.rename(file.with_name(file.name.replace(str(number), str(number - 1))))
-    assert events(tmp_path) == {"train/loss": [(0, 4.0), (1, 4.0)]}
+    assert events(tmp_path) == {"train/loss": list(enumerate(shown))}
 
 
 def logger_of(folder: Path, resume: str | None = None) -> WandbRun:

@@ -1,20 +1,26 @@
-"""A sweep that is logged to Weights & Biases offline, read back: its files hold all that docs/wandb.md promises."""
+"""A sweep that is logged to Weights & Biases offline, read back: its files hold all that docs/wandb.md promises.
+
+The sweep takes long; test_loggers.py reads one run back always.
+"""
 
 from __future__ import annotations
 
 import json
 from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 from child import done
 from configs import ROOT
 from google.protobuf.message import DecodeError
+from hydra.types import RunMode
 from logger.test_loggers import records
 from shared_folder import shared_folder
 from small_run import SMALL
 
+from seq2seq_attn.logger import wandb_logger
 from seq2seq_attn.logger.wandb_logger import end_process
 
 AXIS = "trainer/global_step"
@@ -87,6 +93,13 @@ def sweep(pairs: list[str], tmp_path_factory: pytest.TempPathFactory) -> list[Lo
     return [read(first), read(second)]
 
 
+def test_a_job_of_a_sweep_is_in_the_group_of_the_sweeps_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = SimpleNamespace(mode=RunMode.MULTIRUN, sweep=SimpleNamespace(dir="runs/of_seeds"))
+    monkeypatch.setattr(wandb_logger, "HydraConfig", SimpleNamespace(initialized=lambda: True, get=lambda: job))
+    assert wandb_logger.sweep_name() == "of_seeds"
+
+
+@pytest.mark.slow
 def test_jobs_of_a_sweep_are_runs_of_their_own_in_its_group(sweep: list[Logged]) -> None:
     assert [job.run.run_group for job in sweep] == ["of_seeds", "of_seeds"]
     assert [job.run.display_name for job in sweep] == ["conv-luong_dot-parallel-1", "conv-luong_dot-parallel-2"]
@@ -99,6 +112,7 @@ def test_jobs_of_a_sweep_are_runs_of_their_own_in_its_group(sweep: list[Logged])
         assert job.config["choices"] == {"attention": "luong_dot", "model": "conv", "data": "parallel"}
 
 
+@pytest.mark.slow
 def test_each_figure_stands_once_at_each_of_its_steps(sweep: list[Logged]) -> None:
     for job in sweep:
         for name in ("loss", "gradient_norm", "tokens_per_second", "padding_share"):
@@ -109,6 +123,7 @@ def test_each_figure_stands_once_at_each_of_its_steps(sweep: list[Logged]) -> No
         assert all(0 <= share < 1 for share in values(job.history, "train/padding_share").values())
 
 
+@pytest.mark.slow
 def test_the_summary_is_of_the_best_validation(sweep: list[Logged]) -> None:
     expected = {f"val/{name}": "max" for name in ("bleu", "chrf", "accuracy")}
     expected |= {f"val/{name}": "min" for name in ("loss", "ppl", "attention_entropy")}
@@ -116,6 +131,7 @@ def test_the_summary_is_of_the_best_validation(sweep: list[Logged]) -> None:
         assert job.summaries.items() >= expected.items()
 
 
+@pytest.mark.slow
 def test_maps_are_images_with_the_sentence_and_its_translation_below(sweep: list[Logged]) -> None:
     for job in sweep:
         (file,) = files(job.folder)
@@ -129,6 +145,7 @@ def test_maps_are_images_with_the_sentence_and_its_translation_below(sweep: list
         assert len({shown[1]["captions"][0].partition(" → ")[0] for shown in maps}) == 4
 
 
+@pytest.mark.slow
 def test_the_table_of_translations_grows_by_the_same_sentences_at_each_validation(sweep: list[Logged]) -> None:
     for job in sweep:
         (file,) = files(job.folder)

@@ -92,6 +92,7 @@ def test_the_guided_head_of_a_guided_run_is_scored_unless_another_is_chosen(gold
         assert metric.compute() == rates[heads]
 
 
+@pytest.mark.slow  # the guided head alone is tested above
 def test_links_are_read_from_the_step_that_guided_alignment_teaches(gold: str, tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "a.ckpt", "model=transformer", "cross_attention.num_heads=7")
     model, tokenizer, config = load(str(tmp_path / "a.ckpt"))

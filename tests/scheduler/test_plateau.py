@@ -19,6 +19,7 @@ def rates(folder: Path) -> list[float]:
     return [float(row["lr"]) for row in rows(folder) if row.get("lr")]
 
 
+@pytest.mark.slow  # what is kept of a plateau is tested in checkpoint/test_changes.py
 def test_every_validation_counts_and_a_run_killed_around_them_is_the_run_that_was_not(
     pairs: list[str], tmp_path: Path
 ) -> None:
@@ -41,7 +42,11 @@ def test_every_validation_counts_and_a_run_killed_around_them_is_the_run_that_wa
     ("override", "expected"),
     [
         ("trainer.check_val_every_n_epoch=2", [0.05] * 28 + [0.025] * 7),
-        ("trainer.check_val_every_n_epoch=null trainer.val_check_interval=9", [0.05] * 18 + [0.025] * 9 + [0.0125] * 8),
+        pytest.param(
+            "trainer.check_val_every_n_epoch=null trainer.val_check_interval=9",
+            [0.05] * 18 + [0.025] * 9 + [0.0125] * 8,
+            marks=pytest.mark.slow,
+        ),
     ],
 )
 def test_validations_need_not_be_at_the_end_of_every_epoch(

@@ -52,6 +52,7 @@ def test_ten_trials_find_a_better_value_than_the_first(folder: Path) -> None:
     assert begun(folder) == [1] * 10
 
 
+@pytest.mark.slow  # the next test goes on without a kill
 def test_a_study_that_was_killed_goes_on_and_draws_what_it_would_have_drawn(folder: Path, tmp_path: Path) -> None:
     whole = write_app(tmp_path / "whole")
     overrides = (*STUDY, "hydra.sweeper.n_trials=4", "hydra.sweeper.n_startup_trials=2", "resume=auto")
@@ -71,6 +72,7 @@ def test_more_trials_go_on_from_those_that_are_there(folder: Path) -> None:
     assert begun(folder) == [1, 1]
 
 
+@pytest.mark.slow
 def test_a_trial_that_fails_counts_as_failed_and_is_not_repeated(folder: Path) -> None:
     study = (*STUDY, "do=choice(work,bug)", "hydra.sweeper.n_startup_trials=10", "resume=auto")
     code, _, error = swept(folder, *study, "hydra.sweeper.n_trials=4")
@@ -233,6 +235,7 @@ def test_an_interval_of_whole_numbers_is_drawn_from_as_the_documentation_says(fo
     assert re.search(r"\bint\(interval\(\d, ?\d\)\)", (CONF / "hydra" / "sweeper" / "optuna.yaml").read_text("utf-8"))
 
 
+@pytest.mark.slow
 def test_fewer_trials_leave_out_none_that_are_there(folder: Path) -> None:
     assert swept(folder, *STUDY, "hydra.sweeper.n_trials=3", "resume=auto")[0] == 0
     found = best(folder)

@@ -27,7 +27,7 @@ LAUNCHERS: dict[str, tuple[str, ...]] = {
     "submitit_local": ("hydra/launcher=submitit_local",),
 }
 SLOW = pytest.param("submitit_local", marks=pytest.mark.slow)  # its processes take seconds to start
-few_launchers = pytest.mark.parametrize("launcher", ["basic", "joblib", SLOW])
+each_launcher = pytest.mark.parametrize("launcher", ["basic", pytest.param("joblib", marks=pytest.mark.slow), SLOW])
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def folder(tmp_path: Path) -> Path:
     return write_app(tmp_path / "app")
 
 
-@few_launchers
+@each_launcher
 def test_failures_are_on_record_and_the_sweep_goes_on_and_tells_of_them_at_its_end(folder: Path, launcher: str) -> None:
     code, out, error = swept(folder, "do=refuse,bug,work", "seed=7", *LAUNCHERS[launcher])
     assert code == 2
@@ -64,7 +64,7 @@ def test_failures_are_on_record_and_the_sweep_goes_on_and_tells_of_them_at_its_e
     assert rows[2].split("│")[4].strip() == "30.0"
 
 
-@pytest.mark.parametrize("launcher", ["basic", pytest.param("joblib", marks=pytest.mark.slow), SLOW])
+@each_launcher
 def test_a_repeated_sweep_runs_what_is_missing_alone(folder: Path, launcher: str) -> None:
     overrides = ("seed=1,2,3,5", "resume=auto", *LAUNCHERS[launcher])
     assert swept(folder, *overrides)[0] == 0
@@ -129,7 +129,7 @@ def test_a_mistake_in_a_later_job_is_found_before_the_first(folder: Path) -> Non
     assert begun(folder) == []
 
 
-@pytest.mark.parametrize("launcher", ["basic", pytest.param("joblib", marks=pytest.mark.slow), SLOW])
+@each_launcher
 def test_a_sweep_that_was_killed_goes_on_where_it_was(folder: Path, launcher: str) -> None:
     overrides = ("seed=1,2,3,5", "resume=auto", *LAUNCHERS[launcher])
     kill_in_job(folder, 2, *overrides)
@@ -158,8 +158,9 @@ def test_a_job_whose_process_is_killed_does_not_end_the_sweep(folder: Path, laun
     assert told(folder, 0)["why"].startswith("its process was killed (")
 
 
-@pytest.mark.parametrize("to", ["command", pytest.param("group", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("signum", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
+@pytest.mark.slow  # one job that is told to end is tested below
+@pytest.mark.parametrize("to", ["command", "group"])
+@pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_lets_the_jobs_of_workers_save_and_begins_no_other(
     folder: Path, signum: signal.Signals, to: str
 ) -> None:
@@ -314,6 +315,7 @@ def test_a_run_without_the_record_of_its_job_is_no_job_of_any_sweep(tmp_path: Pa
     job.check()
 
 
+@pytest.mark.slow
 def test_a_shuffled_sweep_has_the_same_order_when_it_is_repeated(folder: Path) -> None:
     overrides = ("seed=shuffle(1,2,3,4,5,6)", "resume=auto")
     assert swept(folder, *overrides)[0] == 0

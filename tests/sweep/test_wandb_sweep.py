@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from child import done
 from configs import ROOT, composed, options
@@ -57,6 +58,7 @@ def test_the_metric_is_one_that_a_run_logs_and_its_best_is_kept() -> None:
     assert better == {"maximize": "max", "minimize": "min"}[SWEEP["metric"]["goal"]]
 
 
+@pytest.mark.slow
 def test_the_agents_command_line_is_a_run_of_the_id_that_it_waits_for(tmp_path: Path, pairs: list[str]) -> None:
     words = command("asked4it", first=True)
     assert words[:3] == ["/usr/bin/env", "python", "train.py"]

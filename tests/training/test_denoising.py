@@ -77,6 +77,7 @@ def test_a_run_learns_from_it_and_has_losses_alone(run: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_resumes_to_the_same_numbers(run: Path, tmp_path: Path) -> None:
     text = run.parent / "text.txt"
     with pytest.raises(KilledError):

@@ -47,8 +47,8 @@ def reversed_links(batch: Any) -> torch.Tensor:
 @pytest.mark.parametrize(
     ("name", "overrides", "layer", "head"),
     [
-        ("rnn", ["attention=bahdanau"], 0, 0),
         ("transformer", ["cross_attention.num_heads=2"], 0, 1),
+        pytest.param("rnn", ["attention=bahdanau"], 0, 0, marks=pytest.mark.slow),
         pytest.param("conv", ["attention=sparsemax"], 1, 0, marks=pytest.mark.slow),
     ],
 )
@@ -98,6 +98,7 @@ def links_file(pairs: list[str], tmp_path_factory: pytest.TempPathFactory) -> st
     return f"guided_alignment.links={file}"
 
 
+@pytest.mark.slow  # without a guide: checkpoint/test_resume.py
 def test_a_guided_run_that_died_and_was_resumed_is_the_run_that_never_died(
     tmp_path: Path, pairs: list[str], links_file: str
 ) -> None:
@@ -163,7 +164,10 @@ def run_of(folder: Path, name: str, *overrides: str) -> str:
     return str(write_checkpoint(folder / name / "best.ckpt", *overrides, scale=1.5))
 
 
-@pytest.mark.parametrize("views", [(View(0, False), View(1, True)), (View(None, True), View(None, False))])
+@pytest.mark.parametrize(
+    "views",
+    [(View(0, False), View(1, True)), pytest.param((View(None, True), View(None, False)), marks=pytest.mark.slow)],
+)
 def test_two_runs_link_words_by_the_mean_of_their_heads(
     tmp_path: Path, views: tuple[View, View], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -340,6 +340,7 @@ def test_a_new_tokenizer_keeps_the_rows_of_the_tokens_that_both_vocabularies_hav
         tune(tmp_path / "other", *pairs, f"init_from.run={trained_run}", "tokenizer.vocab_size=36")
 
 
+@pytest.mark.slow  # without a parent: checkpoint/test_resume.py
 def test_a_resumed_run_is_exact_and_reads_its_parent_no_more(
     trained_run: Path, pairs: list[str], tmp_path: Path
 ) -> None:

@@ -60,6 +60,7 @@ def test_every_validation_reads_the_same_share_and_the_best_is_scored_on_all(
     assert len([row for row in rows(folder) if row.get("val/bleu")]) == 2
 
 
+@pytest.mark.slow
 def test_a_run_killed_within_such_a_validation_and_at_its_end_resumes_exactly(
     shared: tuple[Path, list[list[int]]], pairs: list[str], tmp_path: Path
 ) -> None:
@@ -69,6 +70,7 @@ def test_a_run_killed_within_such_a_validation_and_at_its_end_resumes_exactly(
     assert_same_run(shared[0], tmp_path / "parts")
 
 
+@pytest.mark.slow
 def test_the_size_of_its_batches_changes_nothing_that_is_trained_and_a_resumed_run_may_change_it(
     shared: tuple[Path, list[list[int]]], pairs: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
