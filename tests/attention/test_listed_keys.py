@@ -157,6 +157,16 @@ def test_float32_is_as_near_to_float64_as_all_pairs_are(preset: str, causal: boo
 
 
 @presets
+def test_inference_gives_the_same_numbers(preset: str, listing: list[int]) -> None:
+    layer, x = attending(preset), torch.randn(B, N, WIDTH)
+    expected = layer.attend_self(x, PADDING).context
+    with torch.inference_mode():
+        found = layer.attend_self(x, PADDING).context
+    assert torch.equal(found, expected)
+    assert listing == [N, N]
+
+
+@presets
 def test_dropout_drops_weights_and_scales_the_others(preset: str, listing: list[int]) -> None:
     layer, x = attending(preset, "attention.num_heads=1", "attention.dropout=0.5"), torch.randn(1, N, WIDTH)
     values, memory = torch.eye(N)[None, None], layer.prepare(x)  # so that the context is the weights

@@ -85,6 +85,14 @@ def test_another_sequence_gives_the_numbers_of_all_rows_at_once(mask: Tensor | N
     assert tiled == [17]
 
 
+def test_inference_gives_the_same_numbers(tiled: list[int]) -> None:
+    layer, x = attending("bahdanau"), torch.randn(B, N, WIDTH)
+    expected = layer.attend_self(x, PADDING).context
+    with torch.inference_mode():
+        assert torch.equal(layer.attend_self(x, PADDING).context, expected)
+    assert tiled == [N, N]
+
+
 def test_a_chunk_after_a_past_sees_it(tiled: list[int]) -> None:
     layer, x = attending("relu"), torch.randn(B, N, WIDTH)
     expected = layer.attend_self(x, causal=True, need_weights=True).context

@@ -15,6 +15,10 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
+# Of an embedding bag. Autograd calls it, but not in inference mode.
+GRADIENT_OF_WEIGHTS = torch.ops.aten._embedding_bag_per_sample_weights_backward
+SUM = 0  # the mode of a bag
+
 Table = Float[Tensor, "batch kv_heads source width"]
 Pairs = Float[Tensor, "batch heads target listed"]
 Rows = Float[Tensor, "batch heads target width"]
@@ -44,11 +48,12 @@ class Lists:
         return order, torch.searchsorted(keys, torch.arange(self.table.numel(), device=keys.device))
 
     def products(self, rows: Rows, table: Table) -> Pairs:
-        """Return the inner products of each row with its keys."""
-        with torch.enable_grad():  # it is the gradient by the weights of a bag
-            weights = rows.new_ones(self.bags.shape, requires_grad=True)
-            bags = F.embedding_bag(self.bags, table.flatten(0, 2), mode="sum", per_sample_weights=weights)
-            (found,) = torch.autograd.grad(bags, weights, rows.reshape(bags.shape))
+        """Return the inner products of each row with its keys: the gradient of `sums` by the weights."""
+        flat, listed = rows.flatten(0, 2), self.bags.shape[1]
+        bag = torch.arange(len(flat), device=flat.device)
+        found = GRADIENT_OF_WEIGHTS(
+            flat, table.flatten(0, 2), self.bags.flatten(), bag * listed, bag.repeat_interleave(listed), SUM
+        )
         return found.view(self.shape)
 
     def sums(self, weights: Pairs, table: Table) -> Rows:
@@ -75,7 +80,7 @@ class ListedScores(torch.autograd.Function):
     def forward(ctx: Any, query: Rows, keys: Table, lists: Lists) -> Pairs:
         ctx.lists = lists
         ctx.save_for_backward(query, keys)
-        return lists.products(query.detach(), keys.detach())
+        return lists.products(query, keys)
 
     @staticmethod
     @once_differentiable
