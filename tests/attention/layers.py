@@ -47,14 +47,17 @@ def in_chunks(attention: Any, x: Tensor, lengths: int | list[int]) -> Tensor:
 
 
 def by_blocks(layer: Any) -> Any:
-    """From the shortest sequence on, if there is a pattern that has blocks."""
+    """From the shortest sequence on, if there is a pattern that has blocks or lists keys."""
     if has_blocks(layer):
         layer.attention.pattern.fused_from = layer.attention.pattern.blocks_from = 1
+    pattern = getattr(layer.attention, "pattern", None)
+    if pattern is not None and pattern.listed_from < 10**6:
+        pattern.listed_from = 1
     return layer
 
 
 def has_blocks(layer: Any) -> bool:
-    """Whether `by_blocks` changes anything."""
+    """Whether the pattern has blocks."""
     pattern = getattr(layer.attention, "pattern", None)
     return pattern is not None and pattern.blocks_from < 10**6
 

@@ -12,12 +12,23 @@ from configs import CONF, attentions_at_once, model_of
 from torch import Tensor
 
 from seq2seq_attn.attention import Attention
-from seq2seq_attn.attention.backend import table
+from seq2seq_attn.attention.backend import listed, row_tiles, table
 
 PRESETS = attentions_at_once()
 METHODS = {"prepare_query", "prepare_keys", "forward"}
 LENGTHS = torch.tensor([13, 6, 0])
 MASK = torch.arange(13) < LENGTHS[:, None]
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every backend serves the shortest sentences, and all pairs are computed two rows at a time."""
+    monkeypatch.setattr(table, "TABLE_FROM", 1)
+    monkeypatch.setattr(listed, "BEST_FROM", 0)
+    for name in ("CAUSAL_FROM", "FROM", "WIDE_FROM"):
+        monkeypatch.setattr(row_tiles, name, (0, 0))
+    monkeypatch.setattr(row_tiles, "MAX_NUMBERS", 2 * 3 * 8 * 13)
+    monkeypatch.setattr(row_tiles, "MAX_WIDE_NUMBERS", 2 * 3 * WIDTH * 13)
 
 
 def gradients(layer: Any, context: Tensor, x: Tensor) -> list[Tensor]:
@@ -27,13 +38,15 @@ def gradients(layer: Any, context: Tensor, x: Tensor) -> list[Tensor]:
     return [torch.zeros_like(i) if g is None else g for g, i in zip(found, inputs, strict=True)]
 
 
-@pytest.mark.usefixtures("double")
+@pytest.mark.usefixtures("double", "at_once")
 @pytest.mark.parametrize("preset", PRESETS)
 def test_dense_gives_the_values_and_gradients_of_auto(preset: str) -> None:
     layer, x = by_blocks(self_layer(preset)), torch.randn(3, 13, WIDTH, requires_grad=True)
     for causal in (False, True):
         layer.attention.backend = "auto"
         auto = layer(x, MASK, causal=causal).context
+        with torch.inference_mode():
+            torch.testing.assert_close(layer(x, MASK, causal=causal).context, auto, rtol=0, atol=1e-12)
         layer.attention.backend = "dense"
         dense = layer(x, MASK, causal=causal).context
         torch.testing.assert_close(auto[MASK], dense[MASK], rtol=0, atol=1e-12)
@@ -60,12 +73,9 @@ def distinct() -> list[tuple[str, str]]:
     return list(found.values())
 
 
-@pytest.mark.usefixtures("double")
+@pytest.mark.usefixtures("double", "at_once")
 @pytest.mark.parametrize(("preset", "other"), distinct())
-def test_fast_backends_see_a_part_that_is_not_the_presets(
-    preset: str, other: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(table, "TABLE_FROM", 1)
+def test_fast_backends_see_a_part_that_is_not_the_presets(preset: str, other: str) -> None:
     layer, x = by_blocks(self_layer(preset, f"attention/{other}")), torch.randn(3, 13, WIDTH)
     for parameter in layer.parameters():
         torch.nn.init.normal_(parameter)  # a sink and a matrix over the heads do nothing at first
