@@ -25,10 +25,9 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every backend serves the shortest sentences, and all pairs are computed two rows at a time."""
     monkeypatch.setattr(table, "TABLE_FROM", 1)
     monkeypatch.setattr(listed, "BEST_FROM", 0)
-    for name in ("CAUSAL_FROM", "FROM", "WIDE_FROM"):
-        monkeypatch.setattr(row_tiles, name, (0, 0))
-    monkeypatch.setattr(row_tiles, "MAX_NUMBERS", 2 * 3 * 8 * 13)
-    monkeypatch.setattr(row_tiles, "MAX_WIDE_NUMBERS", 2 * 3 * WIDTH * 13)
+    for name in ("SOURCE_FROM", "CAUSAL_FROM", "RECOMPUTED_FROM"):
+        monkeypatch.setattr(row_tiles, name, 0)
+    monkeypatch.setattr(row_tiles, "TILE", 2 * 3 * 8 * 13)
 
 
 def gradients(layer: Any, context: Tensor, x: Tensor) -> list[Tensor]:

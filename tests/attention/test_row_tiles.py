@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -45,18 +46,21 @@ def attending(preset: str, *overrides: str, **options: Any) -> Any:
 
 @pytest.fixture
 def tiled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The lengths of the sentences that go by tiles of three rows."""
-    for name in ("CAUSAL_FROM", "FROM", "WIDE_FROM"):
-        monkeypatch.setattr(row_tiles, name, (0, 0))
-    monkeypatch.setattr(row_tiles, "MAX_NUMBERS", 3 * B * 2 * N)
-    monkeypatch.setattr(row_tiles, "MAX_WIDE_NUMBERS", 3 * B * WIDTH * N)
+    """The lengths of the sentences that go by tiles of three rows, or of one row of an additive score."""
+    for name in ("SOURCE_FROM", "CAUSAL_FROM", "RECOMPUTED_FROM"):
+        monkeypatch.setattr(row_tiles, name, 0)
+    monkeypatch.setattr(row_tiles, "TILE", 3 * B * 2 * N)
     return served_by(row_tiles.attend, monkeypatch)
 
 
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("number", range(len(CASES)), ids=[preset for preset, _ in CASES])
-def test_the_numbers_are_those_of_all_rows_at_once(number: int, causal: bool, tiled: list[int]) -> None:
+def test_the_numbers_are_those_of_all_rows_at_once(
+    number: int, causal: bool, tiled: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     preset, overrides = CASES[number]
+    if causal and number % 2:
+        monkeypatch.setattr(row_tiles, "RECOMPUTED_FROM", 10**9)
     layer, x = attending(preset, *overrides), torch.randn(B, N, WIDTH, requires_grad=True)
     parameters = [one for one in layer.parameters() if one.requires_grad]
     mask = list(MASKS.values())[(number + causal) % 3]
@@ -123,28 +127,42 @@ def test_what_is_drawn_is_drawn_once(preset: str, overrides: list[str], tiled: l
 
 def test_few_pairs_short_sources_a_step_and_a_history_are_computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     tiled = served_by(row_tiles.attend, monkeypatch)
-    monkeypatch.setattr(row_tiles, "FROM", (50, 2 * 60**2))
-    monkeypatch.setattr(row_tiles, "CAUSAL_FROM", (40, 2 * 45**2))
-    monkeypatch.setattr(row_tiles, "WIDE_FROM", (20, WIDTH * 25**2))
-    relu, additive = attending("relu"), attending("bahdanau", "attention.num_heads=1")
+    monkeypatch.setattr(row_tiles, "SOURCE_FROM", 20)
+    monkeypatch.setattr(row_tiles, "CAUSAL_FROM", 2 * 45**2)
+    monkeypatch.setattr(row_tiles, "RECOMPUTED_FROM", 2 * 60**2)
+    relu, additive = (
+        attending("relu"),
+        attending("bahdanau", "attention.num_heads=1"),
+    )  # of 2 and of 8 numbers of a pair
     for layer, batch, length, causal in (
-        *((relu, 1, 59, False), (relu, 1, 60, False), (relu, 9, 49, False), (relu, 9, 51, False)),
-        *((relu, 1, 44, True), (relu, 1, 45, True), (relu, 9, 39, True), (relu, 9, 41, True)),
-        *((additive, 1, 24, True), (additive, 1, 25, True), (additive, 9, 19, False), (additive, 9, 20, False)),
+        *((relu, 1, 59, False), (relu, 1, 60, False), (relu, 1, 44, True), (relu, 1, 45, True)),
+        *((relu, 99, 19, True), (relu, 99, 20, True), (additive, 1, 22, True), (additive, 1, 23, True)),
     ):
         layer.attend_self(torch.randn(batch, length, WIDTH), causal=causal)
-    assert tiled == [60, 51, 45, 41, 25, 20]
+    assert tiled == [60, 45, 20, 23]
     additive(torch.randn(9, 1, WIDTH), additive.prepare(torch.randn(9, 300, WIDTH)))
     coverage = attending("coverage")
     coverage(torch.randn(9, 3, WIDTH), coverage.prepare(torch.randn(9, 300, WIDTH)))
-    assert len(tiled) == 6
+    assert len(tiled) == 4
+
+
+def test_scores_are_computed_again_only_where_they_are_many(tiled: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, x, calls = attending("relu"), torch.randn(B, N, WIDTH, requires_grad=True), []
+    score = type(layer.score).forward
+    monkeypatch.setattr(type(layer.score), "forward", lambda *given: (calls.append(None), score(*given))[1])
+    layer.attend_self(x, causal=True).context.sum().backward()
+    assert len(calls) == 2 * math.ceil(N / 3)
+    calls.clear()
+    monkeypatch.setattr(row_tiles, "RECOMPUTED_FROM", 10**9)
+    layer.attend_self(x, causal=True).context.sum().backward()
+    assert len(calls) == math.ceil(N / 3)
+    assert tiled == [N, N]
 
 
 @pytest.mark.parametrize("preset", ["bahdanau", "relu"])
 def test_no_tensor_of_all_pairs_is_made(preset: str, tiled: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     n = 300
-    for name in ("MAX_NUMBERS", "MAX_WIDE_NUMBERS"):
-        monkeypatch.setattr(row_tiles, name, 2**13)
+    monkeypatch.setattr(row_tiles, "TILE", 2**13)
     layer, x = attending(preset, "attention.num_heads=1"), torch.randn(1, n, WIDTH, requires_grad=True)
     with Largest() as largest:
         layer.attend_self(x, torch.ones(1, n, dtype=torch.bool)).context.sum().backward()

@@ -1,6 +1,7 @@
-"""All pairs, some rows at a time and once more for the gradient, so that the scores of these rows alone are held.
+"""All pairs, some rows at a time, so that the rows of a causal sequence leave out the later keys.
 
-They stay in the cache, and of a causal sequence the keys after the last row are left out.
+Where the scores of all pairs would be too much memory, those of a tile alone are held, and computed again for the
+gradient.
 """
 
 from __future__ import annotations
@@ -12,35 +13,36 @@ from torch.utils.checkpoint import checkpoint
 from seq2seq_attn.attention.backend import dense
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
 
-# Numbers that are held at once by a score that has one for each pair, and by one that has many.
-MAX_NUMBERS, MAX_WIDE_NUMBERS = 2**21, 2**20
-# Positions of the source and numbers of all pairs from which this is faster than all rows at once, measured on one CPU
-# core: where causality leaves out the later keys, where it does not, and for a score that has many numbers.
-CAUSAL_FROM, FROM, WIDE_FROM = (256, 2**22), (512, 2**24), (128, 2**23)
+# Numbers of a tile, and those of all pairs from which tiles of a causal sequence are faster than all rows at once. A
+# score that is wider than its pairs has several numbers of each. Measured on one CPU core.
+TILE, CAUSAL_FROM = 2**21, 2**22
+SOURCE_FROM = 256  # a tile of many short sentences has too few rows of each
+RECOMPUTED_FROM = 2**27  # numbers of all pairs: 512 MiB in float32, several times in each layer
 
 
 def attend(parts: Parts, request: Request) -> HeadOutput | None:
-    """Return None where there are few pairs, or a history of steps; and on other devices."""
+    """Return None where all rows at once are faster, or there is a history of steps; and on other devices."""
     query, source = request.prepared, request.source
-    if request.target == 1 or request.history is not None or torch.compiler.is_compiling():
+    if request.target == 1 or source < SOURCE_FROM or request.history is not None or torch.compiler.is_compiling():
         return None
     if request.memory.values.device.type != "cpu":
         return None
     wide = parts.score.wide_pairs and not parts.score.inner_product
-    heads = max(x.shape[1] for x in (*query, request.memory.values))
-    of_pair = sum(x.shape[1] * x.shape[3] for x in query) if wide and query else heads
-    of_row = len(request.query) * of_pair * source
-    least_source, least_numbers = WIDE_FROM if wide else CAUSAL_FROM if request.triangular else FROM
-    if source < least_source or of_row * request.target < least_numbers:
+    of_pair = sum(x.shape[1] * x.shape[3] for x in query) if wide else 0
+    of_row = len(request.query) * source * max(of_pair, *(x.shape[1] for x in (*query, request.memory.values)))
+    recomputed = of_row * request.target >= RECOMPUTED_FROM
+    if not recomputed and not (request.triangular and of_row * request.target >= CAUSAL_FROM):
         return None
-    rows = max(1, (MAX_WIDE_NUMBERS if wide else MAX_NUMBERS) // of_row)
-    outputs = [attend_rows(parts, request, first, rows) for first in range(0, request.target, rows)]
+    rows = max(1, TILE // of_row)
+    outputs = [
+        attend_rows(parts, request, first, min(first + rows, request.target), recomputed)
+        for first in range(0, request.target, rows)
+    ]
     return HeadOutput._make(None if x[0] is None else torch.cat(x, 2) for x in zip(*outputs, strict=True))
 
 
-def attend_rows(parts: Parts, request: Request, first: int, rows: int) -> HeadOutput:
-    """Return the output of some rows, whose scores are computed again when their gradient is asked for."""
-    last = min(first + rows, request.target)
+def attend_rows(parts: Parts, request: Request, first: int, last: int, recomputed: bool) -> HeadOutput:
+    """Return the output of the rows from `first` to before `last`; `recomputed`: once more for the gradient."""
     memory = request.memory.for_queries(first, last)
     if request.causal:  # no row sees a later key
         memory = memory.at(slice(0, min(request.source, request.start + last)))
@@ -50,7 +52,7 @@ def attend_rows(parts: Parts, request: Request, first: int, rows: int) -> HeadOu
         return dense.attend(parts, some._replace(prepared=prepared))
 
     prepared = tuple(x[:, :, first:last] for x in request.prepared)
-    if not torch.is_grad_enabled():
+    if not (recomputed and torch.is_grad_enabled()):
         return attend_some(*prepared)
     output: HeadOutput = checkpoint(attend_some, *prepared, use_reentrant=False)
     return output
