@@ -130,10 +130,8 @@ def test_few_pairs_short_sources_a_step_and_a_history_are_computed_at_once(monke
     monkeypatch.setattr(row_tiles, "SOURCE_FROM", 20)
     monkeypatch.setattr(row_tiles, "CAUSAL_FROM", 2 * 45**2)
     monkeypatch.setattr(row_tiles, "RECOMPUTED_FROM", 2 * 60**2)
-    relu, additive = (
-        attending("relu"),
-        attending("bahdanau", "attention.num_heads=1"),
-    )  # of 2 and of 8 numbers of a pair
+    relu = attending("relu")  # two numbers of a pair
+    additive = attending("bahdanau", "attention.num_heads=1")  # eight
     for layer, batch, length, causal in (
         *((relu, 1, 59, False), (relu, 1, 60, False), (relu, 1, 44, True), (relu, 1, 45, True)),
         *((relu, 99, 19, True), (relu, 99, 20, True), (additive, 1, 22, True), (additive, 1, 23, True)),
