@@ -17,7 +17,7 @@ from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
 # score that is wider than its pairs has several numbers of each. Measured on one CPU core.
 TILE, CAUSAL_FROM = 2**21, 2**22
 SOURCE_FROM = 256  # a tile of many short sentences has too few rows of each
-RECOMPUTED_FROM = 2**27  # numbers of all pairs: 512 MiB in float32, several times in each layer
+RECOMPUTED_FROM = 2**28  # numbers of all pairs: 1 GiB in float32, several times in each layer
 
 
 def attend(parts: Parts, request: Request) -> HeadOutput | None:
