@@ -32,7 +32,7 @@ def best_candidates(
     log_probs: Float[Tensor, "rows vocabulary"], totals: Float[Tensor, "sentences hypotheses"], count: int
 ) -> Candidates:
     """Return the `count` likeliest, or all if there are fewer; ties go to the lower hypothesis, then token id."""
-    values, token_ids = best_tokens(log_probs, min(count, log_probs.shape[1]))
+    values, token_ids = best_tokens(log_probs, count)
     width = values.shape[1]
     all_totals = (totals[..., None] + values.reshape(*totals.shape, width)).flatten(1)
     ordered, position = all_totals.sort(dim=-1, descending=True, stable=True)
