@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import product
+from typing import Any
 
 import pytest
 import torch
@@ -296,3 +297,16 @@ def test_a_beam_of_one_is_greedy_search() -> None:
         narrow = translated(Scripted(by_table(table, 3)), search, sentences=11)
         assert [h.token_ids for (h,) in narrow] == [h.token_ids for (h,) in greedy]
         assert [h.log_prob for (h,) in narrow] == pytest.approx([h.log_prob for (h,) in greedy], rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        ({"num_best": 6}, r"^search.num_best=6 must be at least 1 and at most search.beam_size=5; "),
+        ({"coverage_penalty": -0.5}, r"^search.coverage_penalty=-0.5 would reward untranslated words; use 0 or more$"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(overrides: dict[str, Any], sentence: str) -> None:
+    numbers: dict[str, Any] = {"beam_size": 5, "num_best": 1, "coverage_penalty": 0.0, "patience": None} | overrides
+    with pytest.raises(UserError, match=sentence):
+        BeamSearch(**numbers, length_penalty=MeanPenalty(), no_repeat_ngram=0, limits=limits(0, LONGEST))

@@ -9,7 +9,15 @@ import torch
 from torch import Tensor
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.search.candidates import CHUNK, Candidates, best_candidates, best_tokens, check_beam, likeliest_token
+from seq2seq_attn.search.candidates import (
+    CHUNK,
+    Candidates,
+    best_candidates,
+    best_tokens,
+    best_unfinished,
+    check_beam,
+    likeliest_token,
+)
 
 
 def by_sorting(log_probs: Tensor, totals: Tensor, count: int) -> Candidates:
@@ -112,6 +120,15 @@ def test_there_may_be_fewer_candidates_than_asked_for() -> None:
     found = best_candidates(torch.zeros(6, 3), torch.zeros(2, 3, dtype=torch.float64), 10)
     assert found.token_ids.tolist() == [[0, 1, 2] * 3] * 2
     assert found.parents.tolist() == [[0, 0, 0, 1, 1, 1, 2, 2, 2]] * 2
+
+
+def test_the_unfinished_are_only_as_many_as_do_not_end_in_any_sentence() -> None:
+    totals = torch.tensor([[-1.0, -2.0, -3.0], [-1.0, -2.0, -3.0]])
+    ends = torch.tensor([[True, False, True], [False, True, False]])
+    found = best_unfinished(Candidates(totals, torch.tensor([[0, 1, 2]] * 2), torch.tensor([[4, 5, 6]] * 2)), ends, 3)
+    assert found.totals.tolist() == [[-2.0, -torch.inf], [-1.0, -3.0]]
+    assert (found.parents[0, 0], found.parents[1].tolist()) == (1, [0, 2])
+    assert (found.token_ids[0, 0], found.token_ids[1].tolist()) == (5, [4, 6])
 
 
 @pytest.mark.parametrize(

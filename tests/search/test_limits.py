@@ -50,6 +50,11 @@ def test_the_lower_of_the_upper_limits_and_the_upper_of_the_lower_ones_hold() ->
     assert pairs(*found(MASK, 6, None)) == [(4, 5), (2, 5), (2, 2)]
 
 
+def test_without_a_source_only_the_greatest_length_holds() -> None:
+    found = limits(max_length=12, max_relative_length=1.5, max_extra_length=2, min_length=3)
+    assert pairs(*found(MASK[:, :0], None, None)) == [(3, 12)] * 3
+
+
 def test_where_limits_cross_the_upper_one_holds() -> None:
     assert pairs(*limits(max_relative_length=1.0, min_length=5)(MASK, None, None)) == [(5, 7), (3, 3), (1, 1)]
 

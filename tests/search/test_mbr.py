@@ -74,6 +74,13 @@ def test_bleu_of_candidates_without_spaces_is_of_characters(texts: list[str], to
     assert expected[texts[0]] > 40
 
 
+def test_chrf_of_candidates_without_spaces_is_that_of_sacrebleu() -> None:
+    one, other = "我们明天去公园里玩。", "我们明天去公园玩。"
+    expected = [(100 + sacrebleu.sentence_chrf(*pair).score) / 2 for pair in ((one, [other]), (other, [one]))]
+    found = {text: score for text, score, _ in chosen({one: -1.0, other: -2.0})}
+    assert [found[one], found[other]] == pytest.approx(expected)
+
+
 def test_references_can_be_weighted_by_probability() -> None:
     found = chosen({"ab": math.log(0.3), "ac": math.log(0.1), "dd": math.log(0.1)}, by_probability=True)
     assert [text for text, _, _ in found] == ["ab", "ac", "dd"]

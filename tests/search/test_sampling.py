@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -116,6 +117,12 @@ def test_a_nucleus_wider_than_the_first_sort_is_found() -> None:
     assert sorted(only_likeliest(mass, 0, 0.9).count_nonzero(dim=-1).ge(64).tolist()) == [False] * 2 + [True] * 3
 
 
+def test_a_nucleus_that_has_exactly_the_share_is_no_wider() -> None:
+    mass = torch.tensor([[0.25, 0.5, 0.125, 0.125]])
+    assert only_likeliest(mass, 0, 0.5).tolist() == [[0.0, 0.5, 0.0, 0.0]]
+    assert only_likeliest(mass, 0, 0.75).tolist() == [[0.25, 0.5, 0.0, 0.0]]
+
+
 def test_a_forbidden_token_is_never_drawn() -> None:
     log_probs = torch.tensor([[0.0, 0.5, 0.0, 0.5, 0.0]]).log().expand(3, 5)
     chance = torch.tensor([1.0, 0.5, 2.0**-53])
@@ -224,6 +231,18 @@ def test_samples_keep_prefix_and_lengths() -> None:
             assert sample.token_ids[: len(prefix)] == prefix
             assert len(sample.token_ids) in (3, 4)
             assert not {0, 1, BOS, EOS} & set(sample.token_ids)
+
+
+def test_a_draw_after_a_forced_prefix_depends_on_the_source() -> None:
+    source, target = torch.tensor([[4, 1], [3, 1]]), TargetVocabulary(0, 1, (0,), list)
+    mask = torch.ones(2, 2, dtype=torch.bool)
+    one, other = search(num_samples=20)(Scripted(), source, mask, target, prefixes=[[2], [2]])
+    assert [sample.token_ids for sample in one] != [sample.token_ids for sample in other]
+
+
+def test_a_sample_ends_where_the_model_returns_nan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LATER, 4, [math.nan] * 5)
+    assert {sample for sample in samples({}) if sample[:1] == (4,)} == {(4,)}
 
 
 @pytest.mark.parametrize(
