@@ -3,7 +3,7 @@
 from itertools import product
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from seq2seq_attn.alignment.symmetrize import METHODS, symmetrize
@@ -37,6 +37,9 @@ def test_growth_ends_where_both_words_have_links() -> None:
 def test_the_order_of_growth_is_by_target_word() -> None:
     forward, reverse = [(0, 0), (2, 1), (1, 2)], [(0, 1), (1, 0), (2, 1)]
     assert set(symmetrize(forward, reverse, "grow-diag")) == {(0, 1), (1, 0), (1, 2), (2, 1)}
+    # of the neighbours on the diagonals, the last links two words that the others have linked by then
+    corners = [(0, 0), (0, 2), (2, 0), (2, 2)]
+    assert set(symmetrize([(1, 1), *corners], [(1, 1)], "grow-diag")) == {(1, 1), *corners[:3]}
 
 
 def symal(forward: set[tuple[int, int]], reverse: set[tuple[int, int]]) -> set[tuple[int, int]]:
@@ -58,6 +61,20 @@ def symal(forward: set[tuple[int, int]], reverse: set[tuple[int, int]]) -> set[t
 @given(LINKS, LINKS)
 def test_growth_is_that_of_symal(forward: list[tuple[int, int]], reverse: list[tuple[int, int]]) -> None:
     assert set(symmetrize(forward, reverse, "grow-diag")) == symal(set(forward), set(reverse))
+
+
+@settings(max_examples=40)
+@given(LINKS, LINKS, st.booleans())
+def test_each_link_of_a_direction_counts_for_those_after_it(
+    forward: list[tuple[int, int]], reverse: list[tuple[int, int]], both: bool
+) -> None:
+    links = set(symmetrize(forward, reverse, "grow-diag"))
+    for direction in (forward, reverse):
+        for source, target in sorted(set(direction), key=lambda link: link[::-1]):
+            free = (all(source != one for one, _ in links), all(target != one for _, one in links))
+            if all(free) if both else any(free):
+                links.add((source, target))
+    assert set(symmetrize(forward, reverse, "grow-diag-final-and" if both else "grow-diag-final")) == links
 
 
 @given(LINKS, LINKS)

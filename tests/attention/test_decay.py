@@ -275,6 +275,15 @@ def test_open_gates_give_linear_attention_and_closed_ones_the_own_value() -> Non
         same(attention.attend_self(x, causal=causal).context, own, 1e-4)
 
 
+def test_a_logit_beyond_15_counts_as_15() -> None:
+    decay = GateDecay(key_dim=3, num_heads=2, initial_gate=0.5)
+    decay.project.weight.data.zero_()
+    decay.project.bias.data.copy_(torch.tensor([-1e3, 16.0]))
+    log_gates, shares = (x[0, :, 0] for x in decay(torch.ones(1, 1, 3)))
+    same(log_gates, torch.tensor([-15.0, 15.0]).sigmoid().log(), 1e-12)
+    same(shares, torch.tensor([15.0, -15.0]).sigmoid(), 1e-12)
+
+
 @pytest.mark.parametrize("causal", [True, False])
 @pytest.mark.parametrize("bias", [-1e3, -20.0, 20.0, 1e3])
 def test_gates_near_0_and_1_give_finite_contexts_and_gradients_in_float32(bias: float, causal: bool) -> None:

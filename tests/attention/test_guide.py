@@ -88,6 +88,19 @@ def test_a_sparse_loss_is_0_where_the_weights_are_the_target(option: str) -> Non
     torch.testing.assert_close(loss, torch.zeros(1, 1), rtol=0, atol=1e-14)
 
 
+def test_a_link_counts_where_the_guided_head_sees_the_key_whatever_the_others_see() -> None:
+    normalizer, scores = normalizer_of("softmax"), torch.randn(1, 2, 3, KEYS)
+    allowed, links = torch.ones(1, 2, 3, KEYS, dtype=torch.bool), torch.zeros(1, 3, KEYS, dtype=torch.bool)
+    allowed[0, 0, 1, 2] = allowed[0, 1, 0, 2] = False
+    links[0, :, 2] = links[0, 2, 4] = True
+    weights = normalizer(scores, allowed).weights
+    for head, hidden in ((0, 1), (1, 0)):
+        loss = Guide(0, head, links).loss(normalizer, scores, allowed, weights)
+        expected = -weights[0, head, :, 2].log()
+        expected[2] = -weights[0, head, 2, [2, 4]].log().mean()
+        torch.testing.assert_close(loss[0], expected.masked_fill(torch.arange(3) == hidden, 0.0))
+
+
 def test_the_loss_of_half_precision_is_of_float32() -> None:
     scores, links = torch.randn(1, 1, 3, KEYS).bfloat16(), torch.ones(1, 3, KEYS, dtype=torch.bool)
     normalizer = normalizer_of("softmax")

@@ -91,6 +91,11 @@ def test_a_pair_longer_than_the_budget_stands_alone():
     assert sorted(map(len, epoch(make([(3, 3), (500, 2), (3, 3), (2, 3), (3, 2)]), 0))) == [1, 4]
 
 
+def test_a_batch_may_reach_its_budget() -> None:
+    sampler = make([(3, 3)] * 25, batch_tokens=80, shuffle=False)  # with begin and end tokens, 8 a pair
+    assert [len(batch) for batch in sampler] == [10, 10, 5]
+
+
 def test_lightning_reaches_set_epoch_through_the_sampler():
     sampler = make([(3, 3)] * 5)
     sampler.sampler.set_epoch(7)

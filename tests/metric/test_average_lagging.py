@@ -10,6 +10,7 @@ import torch
 from configs import built, composed
 from small_run import run_here, write_pairs
 
+from seq2seq_attn.attention.pattern.full import FullPattern
 from seq2seq_attn.attention.pattern.wait_k import WaitKPattern
 from seq2seq_attn.batch import Batch
 from seq2seq_attn.metric.average_lagging import average_lagging, tokens_read, waiting_patterns
@@ -75,6 +76,12 @@ def test_what_was_read_is_what_the_pattern_allows_in_the_layer_that_waits_longes
 def test_it_is_of_models_that_read_nothing_ahead(overrides: list[str], number: int) -> None:
     model = built(composed(*TRANSFORMER, *SIZES, *overrides).model)
     assert [pattern.k for pattern in waiting_patterns(model)] == [2] * number
+
+
+def test_one_layer_that_reads_all_of_the_source_reads_ahead() -> None:
+    model = built(composed(*TRANSFORMER, *SIZES, *WAIT).model)
+    model.decoder.source_attentions[1].pattern = FullPattern()
+    assert waiting_patterns(model) == []
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -9,7 +9,7 @@ import sacrebleu
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.metric.bleu import BLEU
 from seq2seq_attn.metric.chrf import CHRF
-from seq2seq_attn.metric.confidence import check_bootstrap, confidence
+from seq2seq_attn.metric.confidence import check_bootstrap, confidence, draw
 from seq2seq_attn.metric.corpus import reference_streams
 from seq2seq_attn.metric.corpus_metric import CorpusMetric
 from seq2seq_attn.metric.ter import TER
@@ -71,6 +71,14 @@ def test_it_is_the_figure_that_sacrebleu_gives_with_a_bootstrap() -> None:
     theirs = sacrebleu.BLEU(force=True).corpus_score(HYPOTHESES, reference_streams(REFERENCES), n_bootstrap=1000)
     found = confidence(METRICS["bleu"], HYPOTHESES, REFERENCES, 1000)
     assert f"(μ = {found.mean:.3f} ± {found.margin:.3f})" in theirs.format(width=3)
+
+
+def test_the_seed_is_that_of_sacrebleu_and_without_one_each_draw_is_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SACREBLEU_SEED", "7")
+    assert draw(31, 2).tolist() == np.random.default_rng(7).choice(31, size=(2, 31)).tolist()
+    monkeypatch.setenv("SACREBLEU_SEED", "None")
+    assert draw(31, 2).tolist() != draw(31, 2).tolist()
+    assert confidence(METRICS["ter"], HYPOTHESES, REFERENCES, 3).signature.startswith("nrefs:var|bs:3|seed:none|")
 
 
 def test_sentences_that_are_all_alike_leave_no_doubt() -> None:

@@ -25,6 +25,14 @@ def test_a_worked_example() -> None:
     # i-don don-t t-know; maybe-in in-paris paris-maybe maybe-not
     assert distinct(2, TEXTS) == pytest.approx(100 * 7 / 13)
     assert distinct(2, ["one"]) == distinct(1, [""]) == 0.0
+    assert distinct(1, ["one"]) == 100.0
+
+
+@pytest.mark.parametrize(("references", "number"), [([1, 1], "1"), ([3, 3], "3"), ([1, 2], "var")])
+def test_the_signature_has_the_number_of_references(references: list[int], number: str) -> None:
+    metric = Distinct(n=2, tokenize="words")
+    metric.update(["one two", "one"], [["any"] * count for count in references])
+    assert metric.signature() == f"nrefs:{number}|n:2|tok:words"
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])

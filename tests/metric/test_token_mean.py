@@ -32,6 +32,13 @@ def test_numbers_of_single_tokens_count_as_many() -> None:
     assert metric.compute() == 3
 
 
+def test_a_mean_is_right_to_the_seventh_digit_and_a_sum_of_float32_is_of_float64() -> None:
+    assert mean_of([(0.1, 3), (0.7, 4)]) == pytest.approx((0.1 * 3 + 0.7 * 4) / 7, rel=1e-7)
+    metric = TokenMean()
+    metric.update(torch.tensor([2.0**24, 1.0, 1.0, 1.0]))
+    assert metric.compute() == (2**24 + 3) / 4
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf"), LIMIT])
 def test_a_number_that_is_none_is_not_hidden_in_the_mean(value: float) -> None:
     metric = TokenMean()

@@ -26,13 +26,17 @@ def test_loss_is_cross_entropy_against_the_smoothed_reference(
     probabilities = logits.exp() / logits.exp().sum(-1, keepdim=True)
     wanted = torch.full((rows, vocabulary), smoothing / vocabulary, dtype=torch.float64)
     wanted[torch.arange(rows), target] += 1 - smoothing
-    expected = -(wanted * probabilities.log()).sum()
+    by_token = -(wanted * probabilities.log()).sum(-1)
+    expected = by_token.sum()
 
     ours = [x.to(dtype).requires_grad_() for x in exact]
     loss = label_smoothed_cross_entropy(*ours, target, smoothing)
     nll = -probabilities[torch.arange(rows), target].log().sum()
     for found, correct in ((loss.smoothed, expected), (loss.nll, nll)):
         assert abs(found.double() - correct) <= tolerance * abs(correct)
+    torch.testing.assert_close(loss.loss_by_token.double(), by_token.detach(), rtol=10 * tolerance, atol=tolerance)
+    assert not loss.nll.requires_grad
+    assert not loss.loss_by_token.requires_grad
     found = torch.autograd.grad(3 * loss.smoothed, ours)
     for ours_grad, correct in zip(found, torch.autograd.grad(3 * expected, (hidden, weight, bias)), strict=True):
         assert (ours_grad.double() - correct).abs().max() <= tolerance * correct.abs().max()

@@ -84,6 +84,11 @@ def test_a_group_of_everything_leaves_none_without_options() -> None:
         ),
         ({"names": ["encoder"], "lr": True}, "adamw", "{names:[encoder],lr:true}: optimizer.lr=true must be"),
         ({"names": ["encoder"], "momentum": 1.5}, "sgd", "optimizer.momentum=1.5 must be "),
+        (
+            {"names": ["encoder"], "momentum": 0.0, "nesterov": True},
+            "sgd",
+            "{names:[encoder],momentum:0.0,nesterov:true}: Nesterov momentum requires a momentum",
+        ),
         ({"names": ["encoder"], "eps": [1e-12]}, "adafactor", "optimizer.eps=[1e-12] must be "),
         ({"names": ["encoder"], "fused": False}, "adam", "fused is no option of Adam that some parameters can have"),
         ({"names": ["encoder"], "decoupled_weight_decay": False}, "adamw", "decoupled_weight_decay is no option of A"),

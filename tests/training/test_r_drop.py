@@ -36,8 +36,9 @@ def test_loss_is_that_of_both_readings_and_half_of_alpha_times_both_divergences(
     wanted = torch.full((2 * pairs, VOCABULARY), 0.1 / VOCABULARY, dtype=torch.float64)
     wanted[torch.arange(2 * pairs), target] += 0.9
     p, q = probabilities[:pairs], probabilities[pairs:]
-    divergences = (p * (p / q).log()).sum() + (q * (q / p).log()).sum()
-    expected = -(wanted * probabilities.log()).sum() + alpha / 2 * divergences
+    divergences = (p * (p / q).log()).sum(-1) + (q * (q / p).log()).sum(-1)
+    by_token = -(wanted * probabilities.log()).sum(-1)
+    expected = by_token.sum() + alpha / 2 * divergences.sum()
 
     ours = [x.to(dtype).requires_grad_() for x in exact]
     loss = r_drop_cross_entropy(*ours, target, 0.1, alpha)
@@ -47,8 +48,11 @@ def test_loss_is_that_of_both_readings_and_half_of_alpha_times_both_divergences(
         assert (grad.double() - correct).abs().max() <= tolerance * correct.abs().max()
     nll = -probabilities[torch.arange(2 * pairs), target].log()
     torch.testing.assert_close(loss.token_nll.double(), nll, rtol=tolerance, atol=tolerance)
+    by_token = by_token + alpha / 2 * divergences.repeat(2)  # a draw of either reading changes all of it
+    torch.testing.assert_close(loss.loss_by_token.double(), by_token, rtol=tolerance, atol=10 * tolerance)
     assert loss.tokens == 2 * pairs
     assert not loss.nll.requires_grad
+    assert not loss.loss_by_token.requires_grad
 
 
 def test_the_divergence_of_a_worked_pair_is_the_same_both_ways() -> None:

@@ -28,9 +28,18 @@ def test_an_update_begins_with_nothing_of_the_one_before() -> None:
 
 def test_a_run_that_goes_on_within_an_update_has_no_gradients_to_shrink() -> None:
     weight, mean = nn.Parameter(torch.tensor(2.0)), UpdateMean()
-    mean.add(torch.tensor(6.0), 3, [weight], begin=False)
+    mean.add(torch.tensor(6.0), 3, [weight], begin=False, alignment=torch.tensor(9.0))
     assert weight.grad is None
     assert mean.divisor(1) == 3
+    assert (mean.mean(), mean.alignment_mean()) == (2, 3)
+
+
+def test_a_sum_keeps_no_graph_of_the_batches_before() -> None:
+    weight, mean = nn.Parameter(torch.tensor(2.0)), UpdateMean()
+    for begin in (True, False):
+        mean.add(3 * weight, 3, [weight], begin=begin, alignment=5 * weight)
+        assert not mean.mean().requires_grad
+        assert not mean.alignment_mean().requires_grad
 
 
 def test_the_loss_of_links_is_a_mean_over_all_tokens_of_an_update() -> None:
