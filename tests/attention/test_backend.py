@@ -27,6 +27,7 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(listed, "BEST_FROM", 0)
     for name in ("SOURCE_FROM", "CAUSAL_FROM", "RECOMPUTED_FROM"):
         monkeypatch.setattr(row_tiles, name, 0)
+    monkeypatch.setattr(row_tiles, "FEWEST_ROWS", 1)
     monkeypatch.setattr(row_tiles, "TILE", 2 * 3 * 8 * 13)
 
 

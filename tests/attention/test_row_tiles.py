@@ -49,6 +49,7 @@ def tiled(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The lengths of the sentences that go by tiles of three rows, or of one row of an additive score."""
     for name in ("SOURCE_FROM", "CAUSAL_FROM", "RECOMPUTED_FROM"):
         monkeypatch.setattr(row_tiles, name, 0)
+    monkeypatch.setattr(row_tiles, "FEWEST_ROWS", 1)
     monkeypatch.setattr(row_tiles, "TILE", 3 * B * 2 * N)
     return served_by(row_tiles.attend, monkeypatch)
 

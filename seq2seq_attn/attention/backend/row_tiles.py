@@ -16,6 +16,7 @@ from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
 # Numbers of a tile, and those of all pairs from which tiles of a causal sequence are faster than all rows at once. A
 # score that is wider than its pairs has several numbers of each. Measured on one CPU core.
 TILE, CAUSAL_FROM = 2**21, 2**22
+FEWEST_ROWS = 16  # of a tile; each adds to the gradients of all keys
 SOURCE_FROM = 256  # a tile of many short sentences has too few rows of each
 RECOMPUTED_FROM = 2**28  # numbers of all pairs: 1 GiB in float32, several times in each layer
 
@@ -33,7 +34,7 @@ def attend(parts: Parts, request: Request) -> HeadOutput | None:
     recomputed = of_row * request.target >= RECOMPUTED_FROM
     if not recomputed and not (request.triangular and of_row * request.target >= CAUSAL_FROM):
         return None
-    rows = max(1, TILE // of_row)
+    rows = max(FEWEST_ROWS, TILE // of_row)
     outputs = [
         attend_rows(parts, request, first, min(first + rows, request.target), recomputed)
         for first in range(0, request.target, rows)
