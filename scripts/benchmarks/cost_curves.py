@@ -43,6 +43,7 @@ from scripts.benchmarks.figures_file import commit_text, read_figures
 from scripts.benchmarks.presets import presets
 from scripts.benchmarks.processor import processor
 from seq2seq_attn.attention.build import build_attention, compose_factory
+from seq2seq_attn.comparison.figures import listed
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.files import replacing
 from seq2seq_attn.process import keep_freed_memory
@@ -55,14 +56,18 @@ REFERENCE = "multihead"
 OUT_OF_MEMORY, TOO_SLOW = "out of memory", "too slow"
 FAMILIES = ("scores", "synthesizers", "normalizers", "patterns", "feature maps", "mixes and gates")
 GIB, MIB = 2**30, 2**20
+MEASURED = (
+    "Seconds and memory of one step of self-attention, forward and backward: {batch} × n positions of width {width}, "
+    "{heads} heads, float32, {processor}, torch {torch}. **×** is the time of `multihead`, which is torch's fused "
+    "attention and its projections, divided by the time of the preset, both measured in turns: above 1 is faster. "
+    "Memory is what the layer's weights and the step hold at most. A process had {gib:g} GiB; what does not fit is "
+    '"out of memory", and a step that takes more than {timeout:g} s is "too slow". Tables of positions have n '
+    "positions."
+)
 TEXT = """\
 # {title}
 
-Seconds and memory of one step of self-attention, forward and backward: {batch} × n positions of width {width}, {heads}
-heads, float32, {processor}, torch {torch}. **×** is the time of `multihead`, which is torch's fused attention and its
-projections, divided by the time of the preset, both measured in turns: above 1 is faster. Memory is what the layer's
-weights and the step hold at most. A process had {gib:g} GiB; what does not fit is "out of memory", and a step that
-takes more than {timeout:g} s is "too slow". Tables of positions have n positions.
+{measured}
 {notes}
 {sections}
 
@@ -328,7 +333,7 @@ def draw(figures: Figures, output: Path) -> Path:
         sections += ["## Not measured\n", *(f"- `{preset}`: {reason}" for preset, reason in sorted(refused.items()))]
     page = output.with_suffix(".md")
     text = TEXT.format(
-        **figures.about,
+        measured=filled(MEASURED.format(**figures.about)),
         title="The cost of long sequences" if is_of_long_sequences(families) else "The cost of attentions",
         notes=notes(figures, families, refused, rows),
         sections="\n".join(sections).rstrip(),
@@ -337,6 +342,10 @@ def draw(figures: Figures, output: Path) -> Path:
     )
     page.write_text(text, encoding="utf-8")
     return page
+
+
+def filled(paragraph: str) -> str:
+    return fill(paragraph, 120, break_on_hyphens=False, break_long_words=False)
 
 
 def is_of_long_sequences(families: dict[str, str]) -> bool:
@@ -353,13 +362,16 @@ def notes(figures: Figures, families: dict[str, str], refused: dict[str, str], r
         text = f"The tables have {len(families) - len(refused)} of the {len(every)} presets."
         if refused:
             text += f" {len(refused)} cannot be measured like this (see the end)."
-        if lacking:
-            text += f" Not measured yet: {', '.join(lacking)}."
+        step_by_step = [one for one in lacking if one.strip("`") not in presets()]
+        if step_by_step:
+            text += f" {listed(step_by_step)} go step by step."
+        if len(lacking) > len(step_by_step):
+            text += f" Not measured yet: {', '.join(one for one in lacking if one not in step_by_step)}."
         lines.append(text)
     lines += [figures.about["note"]] if figures.about.get("note") else []
     measured = [row for row in rows if not row.outcome]
     lines.append(weights_note(dict.fromkeys(row.preset for row in measured), figures.about))
-    text = "".join(f"\n{fill(line, 120, break_on_hyphens=False, break_long_words=False)}\n" for line in lines if line)
+    text = "".join(f"\n{filled(line)}\n" for line in lines if line)
     sizes = argparse.Namespace(width=figures.about["width"], heads=figures.about["heads"])
     text += keys_text([(row.preset, row.length) for row in measured], sizes)
     if any(irregular([row for row in rows if row.case[1:3] == key]) for key in {row.case[1:3] for row in rows}):
