@@ -399,11 +399,11 @@ def write_pages(options: argparse.Namespace) -> None:
         page, chosen = page_of(plan, options.pages), [row for row in rows if row["plan"] == plan]
         page.write_text(page_text(plan, chosen, page.stem), encoding="utf-8")
         page.with_suffix(".json").write_text(json.dumps({"rows": chosen}, indent=1) + "\n", encoding="utf-8")
-        print(f"wrote {page}: {len(chosen)} of {len(planned(plan))} runs")
+        print(f"wrote {page}: {number_finished(chosen)} of {len(planned(plan))} runs")
 
 
 def page_text(name: str, rows: Sequence[dict[str, Any]], page: str) -> str:
-    plan, finished = PLANS[name], len(rows)
+    plan, finished = PLANS[name], number_finished(rows)
     rows, others = comparable_runs(plan, rows)
     signatures = sorted({row["bleu_signature"] for row in rows if "bleu_signature" in row})
     trained = [row for row in plan.rows if any(run["row"] == row for run in rows)]
@@ -431,6 +431,11 @@ def page_text(name: str, rows: Sequence[dict[str, Any]], page: str) -> str:
         f"python -m scripts.benchmarks.seeds page --plan {name} --runs RUNS",
         name=page,
     )
+
+
+def number_finished(rows: Sequence[dict[str, Any]]) -> int:
+    """Return the number of runs of a plan that have a row; some have one for each of several devices."""
+    return len({(row["row"], row["seed"]) for row in rows})
 
 
 def comparable_runs(plan: Plan, rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
