@@ -126,7 +126,7 @@ def test_what_is_drawn_is_drawn_once(preset: str, overrides: list[str], tiled: l
         assert attended.log_prob.shape == attended.entropy.shape == (1, N)
 
 
-def test_few_pairs_short_sources_a_step_and_a_history_are_computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_pairs_short_sources_and_a_step_are_computed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     tiled = served_by(row_tiles.attend, monkeypatch)
     monkeypatch.setattr(row_tiles, "SOURCE_FROM", 20)
     monkeypatch.setattr(row_tiles, "CAUSAL_FROM", 2 * 45**2)
@@ -140,7 +140,7 @@ def test_few_pairs_short_sources_a_step_and_a_history_are_computed_at_once(monke
         layer.attend_self(torch.randn(batch, length, WIDTH), causal=causal)
     assert tiled == [60, 45, 20, 23]
     additive(torch.randn(9, 1, WIDTH), additive.prepare(torch.randn(9, 300, WIDTH)))
-    coverage = attending("coverage")
+    coverage = attending("coverage")  # goes step by step
     coverage(torch.randn(9, 3, WIDTH), coverage.prepare(torch.randn(9, 300, WIDTH)))
     assert len(tiled) == 4
 

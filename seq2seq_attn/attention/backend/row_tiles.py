@@ -22,9 +22,9 @@ RECOMPUTED_FROM = 2**28  # numbers of all pairs: 1 GiB in float32, several times
 
 
 def attend(parts: Parts, request: Request) -> HeadOutput | None:
-    """Return None where all rows at once are faster, or there is a history of steps; and on other devices."""
+    """Return None where all rows at once are faster; and on other devices."""
     query, source = request.prepared, request.source
-    if request.target == 1 or source < SOURCE_FROM or request.history is not None or torch.compiler.is_compiling():
+    if request.target == 1 or source < SOURCE_FROM or torch.compiler.is_compiling():
         return None
     if request.memory.values.device.type != "cpu":
         return None
@@ -53,7 +53,7 @@ def attend_rows(parts: Parts, request: Request, first: int, last: int, recompute
         return dense.attend(parts, some._replace(prepared=prepared))
 
     prepared = tuple(x[:, :, first:last] for x in request.prepared)
-    if not (recomputed and torch.is_grad_enabled()):
+    if not recomputed:
         return attend_some(*prepared)
     output: HeadOutput = checkpoint(attend_some, *prepared, use_reentrant=False)
     return output
