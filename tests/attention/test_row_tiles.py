@@ -90,6 +90,15 @@ def test_another_sequence_gives_the_numbers_of_all_rows_at_once(mask: Tensor | N
     assert tiled == [17]
 
 
+@pytest.mark.parametrize("preset", ["relu", "coverage"])
+def test_one_mask_for_all_queries_may_have_an_axis_of_its_own(preset: str, tiled: list[int]) -> None:
+    layer, query, keys = attending(preset), torch.randn(B, 5, WIDTH), torch.randn(B, N, WIDTH)
+    expected = layer(query, layer.prepare(keys, mask=PADDING), need_weights=True).context
+    found = layer(query, layer.prepare(keys, mask=PADDING[:, None])).context
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    assert tiled == ([N] if preset == "relu" else [])  # coverage goes step by step
+
+
 def test_inference_gives_the_same_numbers(tiled: list[int]) -> None:
     layer, x = attending("bahdanau"), torch.randn(B, N, WIDTH)
     expected = layer.attend_self(x, PADDING).context
