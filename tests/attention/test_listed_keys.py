@@ -222,9 +222,7 @@ def test_the_best_positions_are_listed_as_they_are_marked(rows: list[list[float]
 def test_the_keys_of_local_p_by_hand() -> None:
     pattern = LocalPPattern(query_dim=1, k=2)
     centre = torch.tensor([[0.5, 2.0, 6.7]])
-    unused = torch.zeros(1, 1, 3, 1)
-    listed = pattern.listed(centre, unused, unused, None, None, causal=False)
-    assert listed.tolist() == [[[[-1, 0, 1, 2, -1], [0, 1, 2, 3, 4], [5, 6, 7, 8, -1]]]]
+    assert pattern.listed(centre).tolist() == [[[-1, 0, 1, 2, -1], [0, 1, 2, 3, 4], [5, 6, 7, 8, -1]]]
 
 
 def test_the_keys_of_top_blocks_by_hand() -> None:
@@ -236,7 +234,7 @@ def test_the_keys_of_top_blocks_by_hand() -> None:
         query = torch.ones(1, 1, 1 if own is None else len(own), 1)
         seen = None if mask is None else torch.tensor([[s not in mask for s in range(9)]])
         positions = None if own is None else torch.tensor(own)
-        return list(pattern.listed(None, query, keys, seen, positions, causal=causal)[0, 0].tolist())
+        return list(pattern.list_selected(query, keys, seen, positions, causal=causal)[0, 0].tolist())
 
     assert listed(None, None) == [[2, 3, 8, 9]]  # 9 is after the last key
     assert listed([3], None) == [[6, 7, 8, 9]]

@@ -1,4 +1,4 @@
-"""A run that goes on is the same W&B run and the same TensorBoard curves, and each step stands in them once.
+"""A resumed run is the same W&B run with the same TensorBoard curves, in which each step appears once.
 
 What trains several runs is slow; the loggers alone are tested always, here and in test_wandb_online.py.
 """

@@ -29,11 +29,12 @@ def attend(parts: Parts, request: Request) -> HeadOutput | None:
         return None
     positions, centre = request.positions(), None
     if request.source >= parts.pattern.listed_from:
-        if not parts.pattern.selects:
+        if parts.pattern.selects:
+            vectors, own = (query[0].detach(), keys.detach()), positions.query if request.self_attention else None
+            listed = parts.pattern.list_selected(*vectors, memory.mask, own, causal=request.causal)
+        else:
             centre = parts.pattern.centre(request.query, positions.query, positions.end)
-        own = positions.query if request.self_attention else None
-        vectors = query[0].detach(), keys.detach()
-        listed = parts.pattern.listed(centre, *vectors, memory.mask, own, causal=request.causal)
+            listed = parts.pattern.listed(centre)[:, None]
     else:
         kept = parts.normalizer.keeps
         if kept is None or request.source < BEST_FROM * kept or not parts.pattern.sees_all:

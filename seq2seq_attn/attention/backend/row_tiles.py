@@ -24,7 +24,7 @@ RECOMPUTED_FROM = 2**28  # numbers of all pairs: 1 GiB in float32, several times
 def attend(parts: Parts, request: Request) -> HeadOutput | None:
     """Return None where all rows at once are faster; and on other devices."""
     query, source = request.prepared, request.source
-    if request.target == 1 or source < SOURCE_FROM or torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or request.target == 1 or source < SOURCE_FROM:
         return None
     if request.memory.values.device.type != "cpu":
         return None
@@ -36,13 +36,13 @@ def attend(parts: Parts, request: Request) -> HeadOutput | None:
         return None
     rows = max(FEWEST_ROWS, TILE // of_row)
     outputs = [
-        attend_rows(parts, request, first, min(first + rows, request.target), recomputed)
+        attend_tile(parts, request, first, min(first + rows, request.target), recomputed)
         for first in range(0, request.target, rows)
     ]
     return HeadOutput._make(None if x[0] is None else torch.cat(x, 2) for x in zip(*outputs, strict=True))
 
 
-def attend_rows(parts: Parts, request: Request, first: int, last: int, recomputed: bool) -> HeadOutput:
+def attend_tile(parts: Parts, request: Request, first: int, last: int, recomputed: bool) -> HeadOutput:
     """Return the output of the rows from `first` to before `last`; `recomputed`: once more for the gradient."""
     memory = request.memory.for_queries(first, last)
     if request.causal:  # no row sees a later key

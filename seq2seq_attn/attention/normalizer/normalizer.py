@@ -33,14 +33,17 @@ class Normalizer(nn.Module, ABC):
             and alignments divide the positive part of a row by its sum (`Attended.distribution`).
         needs_positive: whether only positive scores give a positive weight.
         is_identity: whether the weights are the scores, divided by the number of keys that the row may attend to.
-        keeps: how many of the best keys of a row alone decide its weights, the first of equal ones; None: all do.
     """
 
     is_softmax: ClassVar[bool] = False
     sums_to_one: ClassVar[bool] = True
     needs_positive: ClassVar[bool] = False
     is_identity: ClassVar[bool] = False
-    keeps: int | None = None
+
+    @property
+    def keeps(self) -> int | None:
+        """How many of the best keys of a row alone decide its weights, the first of equal ones; None: all do."""
+        return None
 
     def sink_logits(self, keys: Float[Tensor, "*batch source width"]) -> Float[Tensor, "#heads"] | None:
         """Return the score of one more key, whose value is 0, for each head, in the dtype and on the device of `keys`.

@@ -31,7 +31,11 @@ class TopKNormalizer(Normalizer):
         super().__init__()
         if k < 1:
             raise UserError(f"attention.normalizer.k={k} leaves no key to attend to; take 1 or more")
-        self.k = self.keeps = k
+        self.k = k
+
+    @property
+    def keeps(self) -> int:
+        return self.k
 
     def forward(self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None) -> Normalized:
         if scores.shape[-1] <= self.k:

@@ -59,20 +59,10 @@ class LocalPPattern(Pattern):
     ) -> Bool[Tensor, "#batch target source"]:
         return (key_position - centre[..., None]).abs() <= self.k
 
-    def listed(
-        self,
-        centre: Float[Tensor, "#batch target"] | None,
-        query: Float[Tensor, "batch heads target width"],
-        keys: Float[Tensor, "batch kv_heads source width"],
-        mask: Bool[Tensor, "batch source"] | None,
-        own: Int[Tensor, " target"] | None,
-        *,
-        causal: bool,
-    ) -> Int[Tensor, "#batch 1 target listed"]:
-        assert centre is not None
+    def listed(self, centre: Float[Tensor, "#batch target"]) -> Int[Tensor, "#batch target listed"]:
         first = (centre.detach() - self.k).ceil().long()
         window = first[..., None] + torch.arange(2 * self.k + 1, device=first.device)
-        return window.masked_fill(~self.allowed(centre.detach(), window), -1)[:, None]
+        return window.masked_fill(~self.allowed(centre.detach(), window), -1)
 
     def reweigh(
         self,

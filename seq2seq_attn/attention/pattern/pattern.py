@@ -36,7 +36,7 @@ class Pattern(nn.Module, ABC):
             unknown in decoding, and 1 in self-attention.
         fused_from, blocks_from: source positions from which blocks are faster than all pairs under a mask: in the
             fused kernel, and with any other score or normalizer.
-        listed_from: source positions from which the keys that `listed` names are faster.
+        listed_from: source positions from which reading the keys of `listed` or `list_selected` alone is faster.
     """
 
     sees_all: ClassVar[bool] = False
@@ -94,28 +94,32 @@ class Pattern(nn.Module, ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} selects nothing by content; use `allowed`")
 
-    def listed(
+    def listed(self, centre: Tensor) -> Int[Tensor, "#batch target listed"]:
+        """Return the positions that `allowed` allows each query, each once and in ascending order.
+
+        A negative position, or one after the last key, stands for no key. Called only from `listed_from` positions on.
+        """
+        raise NotImplementedError(f"{type(self).__name__} lists no keys; use `allowed`")
+
+    def list_selected(
         self,
-        centre: Tensor | None,
         query: Float[Tensor, "batch heads target width"],
         keys: Float[Tensor, "batch kv_heads source width"],
         mask: Bool[Tensor, "batch source"] | None,
         own: Int[Tensor, " target"] | None,
         *,
         causal: bool,
-    ) -> Int[Tensor, "#batch #heads target listed"]:
-        """Return the positions of all keys that each query may attend to, each once, in ascending order.
+    ) -> Int[Tensor, "batch heads target listed"]:
+        """Return the positions that `select` selects for each query, as `listed` does.
 
-        A position before the first or after the last key stands for none. Keys that mask or causality hide may be
-        among them. Called only from `listed_from` positions on.
+        Keys that the mask or causality hides may be among them.
 
         Args:
-            centre: of the queries; None where the pattern selects by content.
             query, keys, own: as in `select`.
             mask: True where a key may be attended to; None: everywhere.
             causal: a query attends to keys up to its own position only.
         """
-        raise NotImplementedError(f"{type(self).__name__} lists no keys; use `allowed` or `select`")
+        raise NotImplementedError(f"{type(self).__name__} lists no keys; use `select`")
 
     def reweigh(
         self,

@@ -64,9 +64,8 @@ class TopBlocksPattern(Pattern):
         chosen = torch.zeros_like(F.pad(means, (1, 0)), dtype=torch.bool).scatter(-1, best + 1, True)[..., 1:]
         return chosen.repeat_interleave(self.block_length, -1)[..., : keys.shape[2]]
 
-    def listed(
+    def list_selected(
         self,
-        centre: Tensor | None,
         query: Float[Tensor, "batch heads target width"],
         keys: Float[Tensor, "batch kv_heads source width"],
         mask: Bool[Tensor, "batch source"] | None,
