@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Integer
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.backend import blocks, dense, fused, keys_first, listed, row_tiles, step, table
+from seq2seq_attn.attention.backend import blocks, buckets, dense, fused, keys_first, listed, row_tiles, step, table
 from seq2seq_attn.attention.backend.request import ChangeWeights, HeadOutput, Parts, Request
 from seq2seq_attn.attention.compatibility import (
     check_latents,
@@ -43,6 +43,7 @@ from seq2seq_attn.nn.transforms import inside_transform
 BACKENDS = (
     step.attend,
     listed.attend,
+    buckets.attend,
     keys_first.attend,
     fused.attend,
     blocks.attend,

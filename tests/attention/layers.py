@@ -47,12 +47,13 @@ def in_chunks(attention: Any, x: Tensor, lengths: int | list[int]) -> Tensor:
 
 
 def by_blocks(layer: Any) -> Any:
-    """From the shortest sequence on, if there is a pattern that has blocks or lists keys."""
+    """From the shortest sequence on, if there is a pattern that has blocks or buckets or lists keys."""
     if has_blocks(layer):
         layer.attention.pattern.fused_from = layer.attention.pattern.blocks_from = 1
     pattern = getattr(layer.attention, "pattern", None)
-    if pattern is not None and pattern.listed_from < 10**6:
-        pattern.listed_from = 1
+    for name in ("listed_from", "buckets_from"):
+        if pattern is not None and getattr(pattern, name) < 10**6:
+            setattr(pattern, name, 1)
     return layer
 
 

@@ -37,6 +37,7 @@ class Pattern(nn.Module, ABC):
         fused_from, blocks_from: source positions from which blocks are faster than all pairs under a mask: in the
             fused kernel, and with any other score or normalizer.
         listed_from: source positions from which reading the keys of `listed` or `list_selected` alone is faster.
+        buckets_from: source positions from which scoring the keys in the `buckets` of a query alone is faster.
     """
 
     sees_all: ClassVar[bool] = False
@@ -50,6 +51,7 @@ class Pattern(nn.Module, ABC):
     fused_from: int = sys.maxsize
     blocks_from: int = sys.maxsize
     listed_from: int = sys.maxsize
+    buckets_from: int = sys.maxsize
 
     def for_layer(self, layer: int) -> Pattern:
         """Return the pattern of a layer: itself, unless it is a list of patterns."""
@@ -120,6 +122,14 @@ class Pattern(nn.Module, ABC):
             causal: a query attends to keys up to its own position only.
         """
         raise NotImplementedError(f"{type(self).__name__} lists no keys; use `select`")
+
+    def buckets(self, x: Float[Tensor, "batch heads length width"]) -> Int[Tensor, "rounds batch heads length"]:
+        """Return the bucket of each query or key, round by round.
+
+        `select` then selects the keys that share a bucket with the query in any round and, in self-attention, its own.
+        Called only from `buckets_from` positions on.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no buckets; use `select`")
 
     def reweigh(
         self,
