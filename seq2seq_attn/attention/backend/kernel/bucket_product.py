@@ -98,7 +98,7 @@ class BucketTiles:
         self.sorted_rows, self.sorted_keys = queries % length, keys % length
 
         self.rows = min(max(LEAST_ROWS, self.target // count), MOST_ROWS)
-        tiles_of = torch.where(keys_of > 0, -(rows_of // -self.rows), 0)
+        tiles_of = -(rows_of // -self.rows)
         bucket = torch.arange(len(tiles_of)).repeat_interleave(tiles_of)
         before = self.rows * (
             torch.arange(len(bucket)) - (tiles_of.cumsum(0) - tiles_of)[bucket]
