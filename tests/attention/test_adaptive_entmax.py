@@ -10,14 +10,7 @@ from attention.test_normalizers import mask_with_a_blind_row, normalizer_of
 from configs import attention_of
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.normalizer import adaptive_entmax as module
-from seq2seq_attn.attention.normalizer.adaptive_entmax import (
-    NEWTON_STEPS,
-    AdaptiveEntmaxNormalizer,
-    entmax_threshold,
-    masked_alpha_entmax,
-    newton_step,
-)
+from seq2seq_attn.attention.normalizer.adaptive_entmax import AdaptiveEntmaxNormalizer, masked_alpha_entmax
 
 pytestmark = pytest.mark.usefixtures("double")
 
@@ -96,37 +89,6 @@ def test_the_gradient_of_a_weight_by_alpha_is_that_of_proposition_1() -> None:
     for i in range(3):
         (found,) = torch.autograd.grad(weights[i], excess, retain_graph=True)
         torch.testing.assert_close(found[0, 0], expected[i], rtol=0, atol=1e-12)
-
-
-def uneven(keys: int) -> Tensor:
-    """Scores of which a step of Newton's method for sparsemax drops a few at a time."""
-    return 2.0 ** -torch.arange(keys) - 1
-
-
-@pytest.mark.parametrize("excess", [0.01, 0.1, 0.5, 0.9, 1.0])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_newtons_method_and_bisection_find_one_threshold(
-    excess: float, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    steps = []
-    monkeypatch.setattr(module, "newton_step", lambda *of: steps.append(newton_step(*of)) or steps[-1])
-    for scores in (torch.randn(9, 1), torch.randn(9, 40), 20 * torch.randn(9, 40), torch.zeros(2, 7), uneven(99)[None]):
-        scaled = (excess * (scores - scores.amax(-1, keepdim=True))).to(dtype)
-        alphas = torch.full((len(scaled), 1), excess, dtype=dtype)
-        steps.clear()
-        found = entmax_threshold(scaled, alphas)
-        assert all((step >= -torch.finfo(dtype).eps).all() for step in steps)  # it never went too far
-        assert len(steps) < NEWTON_STEPS / 2
-        with monkeypatch.context() as patch:
-            for fewer in (0, 1):  # bisection goes on where Newton's method has not arrived
-                patch.setattr(module, "NEWTON_STEPS", fewer)
-                expected = entmax_threshold(scaled, alphas)
-                torch.testing.assert_close(found, expected, rtol=0, atol=4 * torch.finfo(dtype).eps)
-
-
-def test_scores_that_are_not_finite_end() -> None:
-    scores = torch.tensor([[1.0, torch.nan, 0.0], [torch.inf, 0.0, 1.0]])
-    assert adaptive(0.0)(scores.expand(HEADS, -1, -1), None).weights.isnan().all()
 
 
 def test_alignment_teaches_alpha_too() -> None:

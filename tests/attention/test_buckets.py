@@ -186,7 +186,7 @@ def test_no_tensor_of_all_pairs_is_made(causal: bool, sorting: list[int]) -> Non
 
 @both
 def test_few_pairs_are_scored_that_share_no_bucket(causal: bool) -> None:
-    n, count = 2048, 64
+    n, count = 2048, 8
     pattern = LshPattern(head_dim=16, layer=0, num_buckets=count, num_rounds=1, seed=0)
     query, keys = pattern.buckets(torch.randn(1, 1, n, 16)), pattern.buckets(torch.randn(1, 1, n, 16))
     tiles = kernel.BucketTiles(query, keys, None, torch.arange(n), causal=causal)
@@ -195,7 +195,7 @@ def test_few_pairs_are_scored_that_share_no_bucket(causal: bool) -> None:
     pairs = int((share.tril(-1) if causal else share & ~torch.eye(n, dtype=torch.bool)).sum())
     assert pairs > n * n / count / 4
     assert sum(int((tile.bias == 0)[~tile.repeated[:, None]].sum()) for tile in tiles.tiles(query.double())) == pairs
-    assert scored < 4 * pairs
+    assert scored < 1.6 * pairs
 
 
 @given(st.lists(st.lists(st.integers(-2, 2), min_size=2, max_size=2), min_size=1, max_size=5))
@@ -218,3 +218,14 @@ def test_a_query_whose_bucket_is_empty_gets_zeros(sorting: list[int]) -> None:
     (gradient,) = torch.autograd.grad(context.sum(), query)
     assert (gradient[0, blind] == 0).all()
     assert sorting == [2]
+
+
+@both
+def test_a_batch_that_sees_nothing_gets_zeros(causal: bool, sorting: list[int]) -> None:
+    layer, x = attending(), torch.randn(B, N, WIDTH, requires_grad=True)
+    layer.project_output = None
+    context = layer.attend_self(x, torch.zeros(B, N, dtype=torch.bool), causal=causal).context
+    assert (context == 0).all()
+    (gradient,) = torch.autograd.grad(context.sum(), x)
+    assert (gradient == 0).all()
+    assert sorting == [N]

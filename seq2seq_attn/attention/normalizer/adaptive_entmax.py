@@ -10,10 +10,9 @@ from torch import Tensor, nn
 
 from seq2seq_attn.attention.normalizer.masked import HIDDEN_SCORE, fenchel_young_loss, hide
 from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
+from seq2seq_attn.attention.normalizer.threshold import entmax_step, newton_threshold
 from seq2seq_attn.nn.precision import at_least_float32
-from seq2seq_attn.nn.transforms import inside_transform
 
-NEWTON_STEPS = 16  # most often six are enough
 LEAST = 0.01  # of alpha - 1: powers of 1 / (alpha - 1) lose more digits the nearer alpha is to 1
 
 
@@ -98,38 +97,22 @@ class AlphaEntmax(torch.autograd.Function):
 
 
 def entmax_threshold(scaled: Float[Tensor, "*rows keys"], excess: Float[Tensor, "*rows 1"]) -> Float[Tensor, "*rows 1"]:
-    """Return tau for scores that are multiplied by alpha - 1, the best of a row being 0.
+    """Return tau by Newton's method or, where it does not serve, by halving an interval once for each bit of a number.
 
-    tau is between -1, where the best weight alone is 1, and the tau where it is 1 / keys. From -1 on, steps of Newton's
-    method approach it, or the interval is halved once for each bit of a number: after NEWTON_STEPS without success, and
-    on a GPU, which would have to wait to know.
+    tau is between -1, where the best weight alone is 1, and the tau where it is 1 / keys.
+
+    Args:
+        scaled: the scores, multiplied by alpha - 1, the best of a row being 0.
     """
+    found = newton_threshold(scaled, lambda above: entmax_step(above, excess))
+    if found is not None:
+        return found
     low, high = -torch.ones_like(excess), -(scaled.shape[-1] ** -excess)
-    if scaled.is_cpu and not inside_transform() and not torch.compiler.is_compiling():
-        for _ in range(NEWTON_STEPS):
-            step = newton_step(scaled - low, excess)
-            low = torch.minimum(low + step, high)
-            if bool((step <= torch.finfo(scaled.dtype).eps).all()):
-                return low
     for _ in range(torch.finfo(scaled.dtype).bits):
         middle = (low + high) / 2
         enough = entmax_powers(scaled - middle, excess).sum(-1, keepdim=True) >= 1
         low, high = torch.where(enough, middle, low), torch.where(enough, high, middle)
     return low
-
-
-def newton_step(above: Float[Tensor, "*rows keys"], excess: Float[Tensor, "*rows 1"]) -> Float[Tensor, "*rows 1"]:
-    """Return how far tau has to rise by Newton's method, which never goes too far.
-
-    With u = max(0, scaled score - tau) and p = 1 / (alpha - 1), it solves ||u||_p = 1. The norm is convex in tau, falls
-    with it and is linear where all u are equal, so that few steps are needed for any alpha:
-
-        (||u||_p - 1) / -(d||u||_p / dtau) = (F - F^(1 - 1/p)) / sum(u^(p - 1)), F = sum(u^p).
-    """
-    positive = above.clamp(min=0)
-    slope = (positive ** (1 / excess - 1)).masked_fill(positive == 0, 0.0)  # at alpha = 2, 0 ** 0 is 1
-    total = (slope * positive).sum(-1, keepdim=True)
-    return (total - total ** (1 - excess)) / slope.sum(-1, keepdim=True)
 
 
 def entmax_powers(above: Float[Tensor, "*rows keys"], excess: Float[Tensor, "*rows 1"]) -> Float[Tensor, "*rows keys"]:

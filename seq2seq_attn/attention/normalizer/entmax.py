@@ -8,6 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from seq2seq_attn.attention.normalizer.threshold import entmax15_step, newton_threshold, sparsemax_step
+
+NEWTON_FROM = 2**12  # scores, from which Newton's method is faster than sorting them: measured on one CPU core
+
 
 @final
 class Entmax(torch.autograd.Function):
@@ -46,7 +50,13 @@ class Entmax(torch.autograd.Function):
 
 
 def sparsemax_threshold(scores: Float[Tensor, "*rows keys"]) -> Float[Tensor, "*rows 1"]:
-    """Return tau, from the largest k whose k best scores are above it. Martins and Astudillo 2016, algorithm 1."""
+    """Return tau by Newton's method or, where it does not serve, from the largest k whose k best scores are above it.
+
+    The latter is algorithm 1 of Martins and Astudillo 2016.
+    """
+    found = newton_threshold(scores, sparsemax_step) if scores.numel() >= NEWTON_FROM else None
+    if found is not None:
+        return found
     best = scores.sort(-1, descending=True).values
     number = torch.arange(1, scores.shape[-1] + 1, dtype=scores.dtype, device=scores.device)
     excess = best.cumsum(-1) - 1
@@ -55,7 +65,13 @@ def sparsemax_threshold(scores: Float[Tensor, "*rows keys"]) -> Float[Tensor, "*
 
 
 def entmax15_threshold(halves: Float[Tensor, "*rows keys"]) -> Float[Tensor, "*rows 1"]:
-    """Return tau, from mean and spread of the k best halves of scores. Peters et al. 2019, algorithm 2."""
+    """Return tau by Newton's method or, where it does not serve, from mean and spread of the k best halves of scores.
+
+    The latter is algorithm 2 of Peters et al. 2019.
+    """
+    found = newton_threshold(halves, entmax15_step) if halves.numel() >= NEWTON_FROM else None
+    if found is not None:
+        return found
     best = halves.sort(-1, descending=True).values
     number = torch.arange(1, halves.shape[-1] + 1, dtype=halves.dtype, device=halves.device)
     mean, mean_square = best.cumsum(-1) / number, (best**2).cumsum(-1) / number

@@ -129,8 +129,6 @@ class BucketTiles:
 
     def tiles(self, like: Float[Tensor, "..."]) -> Iterator[Tile]:
         """Yield all tiles, in the order of their rounds."""
-        if len(self.table) == 0:
-            return
         kinds = torch.stack([self.table[:, 0] // self.sequences, self.table[:, 5]], 1)
         runs, counts = kinds.unique_consecutive(dim=0, return_counts=True)
         for (number, columns), some in zip(runs.tolist(), self.table.split(counts.tolist()), strict=True):
