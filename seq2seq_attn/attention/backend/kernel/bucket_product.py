@@ -39,7 +39,7 @@ def bucket_product(
 
 
 @final
-class Tile(NamedTuple):
+class TileGroup(NamedTuple):
     """Some tiles of equally many keys, all of one round.
 
     Attributes:
@@ -100,9 +100,8 @@ class BucketTiles:
         self.rows = min(max(LEAST_ROWS, self.target // count), MOST_ROWS)
         tiles_of = -(rows_of // -self.rows)
         bucket = torch.arange(len(tiles_of)).repeat_interleave(tiles_of)
-        before = self.rows * (
-            torch.arange(len(bucket)) - (tiles_of.cumsum(0) - tiles_of)[bucket]
-        )  # rows of earlier tiles
+        first_tile = tiles_of.cumsum(0) - tiles_of
+        before = self.rows * (torch.arange(len(bucket)) - first_tile[bucket])  # rows of the bucket in earlier tiles
         row, key = ((x.cumsum(0) - x)[bucket] for x in (rows_of, keys_of))
         row, rows, num_keys = row + before, (rows_of[bucket] - before).clamp(max=self.rows), keys_of[bucket]
         if causal:
@@ -127,15 +126,15 @@ class BucketTiles:
             seen = self.mask.view(-1, self.source)[:, self.own].flatten()
         return numbers, seen
 
-    def tiles(self, like: Float[Tensor, "..."]) -> Iterator[Tile]:
-        """Yield all tiles, in the order of their rounds."""
+    def tiles(self, like: Float[Tensor, "..."]) -> Iterator[TileGroup]:
+        """Yield all tiles, a few at once, in the order of their rounds."""
         kinds = torch.stack([self.table[:, 0] // self.sequences, self.table[:, 5]], 1)
         runs, counts = kinds.unique_consecutive(dim=0, return_counts=True)
         for (number, columns), some in zip(runs.tolist(), self.table.split(counts.tolist()), strict=True):
             for few in some.split(max(1, MAX_PAIRS // (self.rows * columns))):
-                yield self._tile(number, columns, few, like)
+                yield self._group(number, columns, few, like)
 
-    def _tile(self, number: int, columns: int, table: Int[Tensor, "tiles _"], like: Float[Tensor, "..."]) -> Tile:
+    def _group(self, number: int, columns: int, table: Int[Tensor, "tiles _"], like: Float[Tensor, "..."]) -> TileGroup:
         sequence, row, rows, key, keys, _ = table[:, :, None].unbind(1)
         sequence = sequence % self.sequences
         every_row, every_key = torch.arange(self.rows), torch.arange(columns)
@@ -150,7 +149,7 @@ class BucketTiles:
         for earlier in range(number):
             mine, theirs = self.query_buckets[earlier][at], self.key_buckets[earlier][key_at]
             hidden = hidden | (mine[:, :, None] == theirs[:, None])
-        return Tile(at, key_at, every_row >= rows, hidden.to(like.dtype).mul_(HIDDEN)[:, None])
+        return TileGroup(at, key_at, every_row >= rows, hidden.to(like.dtype).mul_(HIDDEN)[:, None])
 
 
 @final
@@ -186,7 +185,7 @@ class BucketAttention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, upstream: Rows) -> tuple[Tensor | None, ...]:
         query, keys, values, context, total = ctx.saved_tensors
-        upstream, own = upstream.contiguous(), ctx.tiles.own_keys
+        own = ctx.tiles.own_keys
         query_grad, keys_grad, values_grad = (torch.zeros_like(x) for x in (query, keys, values))
         if own is not None:
             weights = (own_scores(query, keys, *own) - total).exp_()
