@@ -110,7 +110,7 @@ class BucketTiles:
             num_keys = torch.searchsorted(keys, last) - key
         sequence = bucket // count
         columns = -(num_keys // -WHOLE) * WHOLE
-        order = (sequence // (batch * heads) * (length + WHOLE) + columns).sort(stable=True).indices
+        order = (sequence // (batch * heads) * (length + WHOLE) + columns).argsort()
         order = order[num_keys[order] > 0]
         self.table = torch.stack([sequence, row, rows, key, num_keys, columns], 1)[order]
         self.sequences = batch * heads
