@@ -229,3 +229,11 @@ def test_a_batch_that_sees_nothing_gets_zeros(causal: bool, sorting: list[int]) 
     (gradient,) = torch.autograd.grad(context.sum(), x)
     assert (gradient == 0).all()
     assert sorting == [N]
+
+
+def test_compiled_code_sees_all_pairs(sorting: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, x = attending(), torch.randn(B, N, WIDTH)
+    expected = layer.attend_self(x).context
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    torch.testing.assert_close(layer.attend_self(x).context, expected, rtol=0, atol=1e-12)
+    assert sorting == [N]
