@@ -248,11 +248,11 @@ def run_one(run: Run, options: argparse.Namespace) -> dict[str, Any] | None:
 
 def measure_runs(options: argparse.Namespace) -> None:
     """Time the training of every finished run that has not been measured."""
-    file = options.runs / MEASURES
+    file, finished = options.runs / MEASURES, finished_rows(options.runs)
     with alone(options.runs):
         write_texts(options.runs)
         measured = {(row["attention"], row["length"]) for row in read_rows(file)}
-        for row in rows_of(options.runs / ROWS, Run._fields):
+        for row in finished:
             run = Run(row["attention"], row["length"])
             if (run.attention, run.length) not in measured:
                 results = timed_training(command(run, options.runs.resolve()), options.updates)
@@ -261,11 +261,16 @@ def measure_runs(options: argparse.Namespace) -> None:
                 write_rows(file, [*read_rows(file), {**run._asdict(), **figures, "processor": processor()}])
 
 
+def finished_rows(runs: Path) -> list[dict[str, Any]]:
+    rows = rows_of(runs / ROWS, Run._fields)
+    if not rows:
+        raise UserError(f"{runs} has no finished run; start `scripts.benchmarks.documents run` first")
+    return rows
+
+
 def write_page(options: argparse.Namespace) -> None:
     """Write the page, its picture, and the figures as .json beside it."""
-    rows, measures = rows_of(options.runs / ROWS, Run._fields), read_rows(options.runs / MEASURES)
-    if not rows:
-        raise UserError(f"{options.runs} has no finished run; start `scripts.benchmarks.documents run` first")
+    rows, measures = finished_rows(options.runs), read_rows(options.runs / MEASURES)
     page: Path = options.page
     page.parent.mkdir(parents=True, exist_ok=True)
     draw(rows, measures, page.with_suffix(".png"))

@@ -166,9 +166,11 @@ def test_no_run_is_repeated_and_the_page_has_bits_speed_and_minutes(
 def test_a_page_without_runs_is_refused_and_one_without_measures_has_none(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    with pytest.raises(SystemExit, match=r"^2$"):
-        script.main(typed("page", tmp_path))
-    assert "has no finished run; start `scripts.benchmarks.documents run` first" in capsys.readouterr().err
+    for command in ("page", "measure"):
+        with pytest.raises(SystemExit, match=r"^2$"):
+            script.main(typed(command, tmp_path))
+        assert "has no finished run; start `scripts.benchmarks.documents run` first" in capsys.readouterr().err
+        assert not (tmp_path / "runs").exists()
     (tmp_path / "runs").mkdir()
     row = {**Run("local", 512)._asdict(), "commit": "c" * 40, "parameters": 920_000, "bits_per_character": 2.25,
            "curve": [[50, 3.0], [100, 2.5]], "python": "3.11.7"}  # fmt: skip

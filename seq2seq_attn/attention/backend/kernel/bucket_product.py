@@ -110,10 +110,11 @@ class BucketTiles:
             num_keys = torch.searchsorted(keys, last) - key
         sequence = bucket // count
         columns = -(num_keys // -WHOLE) * WHOLE
-        order = (sequence // (batch * heads) * (length + WHOLE) + columns).argsort()
+        number = sequence // (batch * heads)  # of the round
+        order = (number * (length + WHOLE) + columns).argsort()
         order = order[num_keys[order] > 0]
-        self.table = torch.stack([sequence, row, rows, key, num_keys, columns], 1)[order]
-        self.sequences = batch * heads
+        self.kinds = torch.stack([number, columns], 1)[order]
+        self.table = torch.stack([sequence % (batch * heads), row, rows, key, num_keys], 1)[order]
 
     @property
     def own_keys(self) -> tuple[Int[Tensor, " rows"], Bool[Tensor, " rows"]] | None:
@@ -128,15 +129,13 @@ class BucketTiles:
 
     def tiles(self, like: Float[Tensor, "..."]) -> Iterator[TileGroup]:
         """Yield all tiles, a few at once, in the order of their rounds."""
-        kinds = torch.stack([self.table[:, 0] // self.sequences, self.table[:, 5]], 1)
-        runs, counts = kinds.unique_consecutive(dim=0, return_counts=True)
+        runs, counts = self.kinds.unique_consecutive(dim=0, return_counts=True)
         for (number, columns), some in zip(runs.tolist(), self.table.split(counts.tolist()), strict=True):
             for few in some.split(max(1, MAX_PAIRS // (self.rows * columns))):
                 yield self._group(number, columns, few, like)
 
     def _group(self, number: int, columns: int, table: Int[Tensor, "tiles _"], like: Float[Tensor, "..."]) -> TileGroup:
-        sequence, row, rows, key, keys, _ = table[:, :, None].unbind(1)
-        sequence = sequence % self.sequences
+        sequence, row, rows, key, keys = table[:, :, None].unbind(1)
         every_row, every_key = torch.arange(self.rows), torch.arange(columns)
         positions = self.sorted_rows[row + torch.minimum(every_row, rows - 1)]
         key_positions = self.sorted_keys[key + torch.minimum(every_key, keys - 1)]
