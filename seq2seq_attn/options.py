@@ -11,7 +11,9 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -19,6 +21,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from hydra.utils import get_class, get_object
 from omegaconf import DictConfig, OmegaConf
 
+from seq2seq_attn.checkpoint.admitted import NO_SLOT, SLOTS
 from seq2seq_attn.errors import UserError, one_line
 
 logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # get_object logs what it raises
@@ -106,8 +109,8 @@ def check_options(config: DictConfig, types: dict[str, Any]) -> None:
     """Check the options of the first level that `types` names, and those inside of them.
 
     Raises:
-        UserError: for a value of another type, outside of its range or none of the choices, and for an option that
-            the constructor does not take.
+        UserError: for a value of another type, outside of its range or none of the choices, for an option that the
+            constructor does not take, and for a class that is not of the kind of its slot.
     """
     for name, kind in types.items():
         if name in config and not OmegaConf.is_missing(config, name):
@@ -115,6 +118,7 @@ def check_options(config: DictConfig, types: dict[str, Any]) -> None:
             if OmegaConf.is_config(value):  # choices refer to what a config composed outside of Hydra lacks
                 value = OmegaConf.to_container(value, resolve=name != "choices")
             check(name, value, kind, hint="; `--cfg job` shows the default")
+            check_kinds(name, value, name)
 
 
 def check(key: str, value: Any, kind: Any, *, hint: str = "") -> None:
@@ -223,15 +227,11 @@ def argument_types(key: str, node: dict[str, Any]) -> dict[str, Any]:
     try:
         target = get_object(node["_target_"])
     except Exception as error:  # whatever the import of a module raises
-        cause = error.__cause__ or error
-        raise UserError(
-            f"{key}._target_={shown(node['_target_'])} cannot be imported ({type(cause).__name__}: "
-            f"{one_line(cause)}); install its package, or run the command in the folder that contains it"
-        ) from error
+        raise UserError(f"{key}._target_={shown(node['_target_'])} {why_not_found(node['_target_'], error)}") from error
     if not callable(target):
         raise UserError(f"{key}._target_={shown(node['_target_'])} is no class or function; correct the name")
     try:
-        arguments = inspect.signature(target).parameters
+        arguments = {} if inherits_constructor(target) else inspect.signature(target).parameters
         types = ranged_types(target.__init__ if inspect.isclass(target) else target)
     except (NameError, ValueError):  # a name for type checkers alone, a class in C
         return {}
@@ -239,14 +239,49 @@ def argument_types(key: str, node: dict[str, Any]) -> dict[str, Any]:
         return types
     for name in node:
         if name not in arguments and not name.startswith("_"):
-            raise UserError(
-                f"{key}.{name} is no option of {node['_target_']}; it takes: {', '.join(arguments)}; "
-                f"~{key}.{name} leaves it out"
-            )
+            known = f"it takes: {', '.join(arguments)}" if arguments else "it takes none"
+            raise UserError(f"{key}.{name} is no option of {node['_target_']}; {known}; ~{key}.{name} leaves it out")
     for name, argument in arguments.items():
         if name not in node and argument.default is argument.empty and not node.get("_partial_"):
             raise UserError(f"{key} lacks the option {name} of {node['_target_']}; give {key}.{name}=...")
     return types
+
+
+def why_not_found(name: Any, error: Exception) -> str:
+    """Return why there is no object of this name, to be put after the name, and the way out."""
+    module, _, last = str(name).rpartition(".")
+    try:
+        names = vars(import_module(module))
+    except Exception:  # whatever the import of a module raises
+        cause = error.__cause__ or error
+        return (
+            f"cannot be imported ({type(cause).__name__}: {one_line(cause)}); install its package, or run the command "
+            "in the folder that contains it"
+        )
+    close = get_close_matches(last, names, n=1)
+    return f"is not in the module {module}; {f'did you mean {close[0]}?' if close else 'correct the name'}"
+
+
+def inherits_constructor(target: Any) -> bool:
+    """Return whether this is a torch module without a constructor of its own, which takes no options."""
+    return inspect.isclass(target) and getattr(target.__init__, "__module__", "") == "torch.nn.modules.module"
+
+
+def check_kinds(key: str, node: Any, slot: str) -> None:
+    """Refuse a class that is not of the kind of its slot, at any depth.
+
+    As in a checkpoint, the slot of a part is its key, and parts that have names of their own are in the slot of all.
+    """
+    if not isinstance(node, dict):
+        return
+    found, kind = class_named(str(node.get("_target_"))), SLOTS.get(slot, NO_SLOT)[1]
+    if found is not None and slot in SLOTS and not issubclass(found, get_class(kind)):
+        kind = kind.rpartition(".")[2]
+        raise UserError(
+            f"{key}._target_={node['_target_']} is not a {kind}, as {slot} takes; give a class of that kind"
+        )
+    for name, child in node.items():
+        check_kinds(f"{key}.{name}", child, str(name) if "_target_" in node else slot)
 
 
 def ranged_types(function: Callable[..., Any]) -> dict[str, Any]:

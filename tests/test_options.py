@@ -23,6 +23,7 @@ from seq2seq_attn.options import (
     ALIGN,
     EVALUATE,
     EXPLORE,
+    FIRST,
     SERVE,
     TRAIN,
     TRANSLATE,
@@ -43,6 +44,7 @@ FROM_PARENT = {  # sizes that the module around a part passes, which refuses an 
     "num_heads", "num_kv_heads", "scale", "layer", "total_steps",
 }  # fmt: skip
 UNBOUNDED = {"every_n_train_steps", "every_n_epochs"}  # of Lightning's ModelCheckpoint, which BestCheckpoints extends
+FULL = "seq2seq_attn.attention.pattern.full.FullPattern"
 NO_RANGE = "has no range; annotate the argument, as Annotated[float, '(0, inf)']"
 GIVEN = ["paths.run_dir=nowhere", *(f"choices.{name}=null" for name in ("attention", "model", "data"))]
 
@@ -249,6 +251,12 @@ def test_a_value_outside_is_refused_by_its_name(key: str, value: Any, said: str)
         check_options(config, {section: TRAIN[section]})
 
 
+def test_a_metric_of_another_kind_is_refused_before_it_is_asked_for_its_direction() -> None:
+    config = OmegaConf.create({"metric": {"mine": {"_target_": FULL}}})
+    with pytest.raises(UserError, match=f"^metric.mine._target_={FULL} is not a ChosenMetric, as metric takes; "):
+        check_options(config, FIRST)
+
+
 def test_a_corpus_within_documents_may_hold_out_no_sentences() -> None:
     given = [f"data.corpus.{name}_sentences=0" for name in ("val", "test")]
     corpus = ["data=documents", "data@data.corpus=parallel", "data.corpus.train=a.tsv"]
@@ -269,6 +277,23 @@ def test_a_corpus_within_documents_may_hold_out_no_sentences() -> None:
         (
             ["model._target_=nope"],
             r"^model._target_=nope cannot be imported \(ModuleNotFoundError: No module named 'nope'\); install its",
+        ),
+        (
+            ["model._target_=seq2seq_attn.model.encoder_decoder.EncoderDecodr"],
+            "EncoderDecodr is not in the module .*encoder_decoder; did you mean EncoderDecoder[?]$",
+        ),
+        (["model._target_=os.xyzzy"], "^model._target_=os.xyzzy is not in the module os; correct the name$"),
+        (
+            ["+attention.normalizer.temperature=0.5"],
+            "^attention.normalizer.temperature is no option of .*SoftmaxNormalizer; it takes none; ~attention.norm",
+        ),
+        (
+            [f"attention.normalizer._target_={FULL}"],
+            f"^attention.normalizer._target_={FULL} is not a Normalizer, as normalizer takes; give a class of that ki",
+        ),
+        (
+            ["attention=synthesizer_dense_vanilla", f"attention.score.scores.vanilla._target_={FULL}"],
+            f"^attention.score.scores.vanilla._target_={FULL} is not a Score, as scores takes; ",
         ),
         (["model._target_=os"], "^model._target_=os is no class or function; correct the name$"),
         ([f"data.path={'x' * 5000}"], "^data.path=xxx.* holds a NUL, or more than 255 bytes between slashes"),

@@ -52,11 +52,23 @@ def read_system(path: Path, split: str) -> System:
     versions = file.with_suffix(".references")
     if not versions.is_file():
         return System(str(path), sources, hypotheses, [[reference] for reference in first], *known)
-    # The first version is repeated in lines that have fewer; it counts once.
-    references = [list(dict.fromkeys(line.split("\t"))) for line in read_lines(versions)]
+    references = [line.split("\t") for line in read_lines(versions)]
+    if not all(f"nrefs:{len(options)}" in counts_of(known[0]) for options in references):
+        references = list(map(without_fillers, references))
     if [printable(options[0]) for options in references] != [printable(reference) for reference in first]:
         raise UserError(f"{versions} does not belong to {file}; give the folder that both were written to")
     return System(str(path), sources, hypotheses, references, *known)
+
+
+def counts_of(signatures: dict[str, str]) -> set[str]:
+    """Return how many references each sentence had, as signatures say it."""
+    return {part for signature in signatures.values() for part in signature.split("|") if part.startswith("nrefs:")}
+
+
+def without_fillers(versions: list[str]) -> list[str]:
+    """Return the versions of a sentence without the copies of the first that fill a line which has fewer."""
+    last = max((place for place, version in enumerate(versions) if version != versions[0]), default=0)
+    return versions[: last + 1]
 
 
 def signatures_of(folder: Path, split: str) -> dict[str, str]:

@@ -135,6 +135,17 @@ def test_versions_that_fill_up_a_line_count_once(tmp_path: Path) -> None:
     assert found.signatures["ter"].startswith("nrefs:var|")
 
 
+def test_equal_versions_count_if_every_sentence_has_as_many(tmp_path: Path) -> None:
+    twice = [[*options, options[0]] for options in REFERENCES]
+    folder = write(tmp_path / "twice", GOOD, twice)
+    assert read_system(folder, "test").references == REFERENCES
+    (folder / "results.json").write_text('{"test/ter_signature": "nrefs:3|case:lc|tok:tercom"}')
+    system = read_system(folder, "test")
+    assert system.references == twice
+    found = script.compare([system, system], ["ter"], "bootstrap", 50)
+    assert found.signatures["ter"].startswith("nrefs:3|")
+
+
 def test_a_file_alone_has_the_reference_of_its_second_column(tmp_path: Path) -> None:
     folder = write(tmp_path / "good", GOOD, suffix="_val")
     assert read_system(folder / "translations_val.tsv", "test") == read_system(folder, "val")._replace(

@@ -349,9 +349,12 @@ def write_held_out(parts: list[Part], kept: list[Bool[np.ndarray, " _"]], chosen
 
 
 def write_given(parts: list[Part], file: Path) -> None:
-    """Write all rows in order, each with its own references, even if its source occurs again: so others score, too."""
+    """Write all rows in order, each with its own references, even equal ones: so others score, too.
+
+    An empty further reference counts as none.
+    """
     rows = (
-        (pair.source, pair.target, unique([pair.reference, *filter(None, others or [])]))
+        (pair.source, pair.target, [pair.reference, *filter(None, others or [])])
         for part in parts
         for pair, others in zip(read_pairs(part), read_table(part.file)["others"].to_pylist(), strict=True)
     )

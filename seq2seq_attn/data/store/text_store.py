@@ -25,7 +25,7 @@ from seq2seq_attn.distributed.workers import Workers, num_cores
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import locked, replacing
 
-FORMAT = 2  # of the files; another one is prepared anew
+FORMAT = 3  # of the files; another one is prepared anew
 SMALL = 1 << 25  # bytes of files that one process prepares before others would have started
 ROWS = 1 << 11  # decoded at once when all texts are read
 
