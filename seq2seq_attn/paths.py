@@ -6,6 +6,8 @@ import json
 import os
 import re
 import shlex
+from collections.abc import Iterable
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,20 @@ def demo_directory() -> Path:
     """Return the demo corpus inside the package (an installed wheel), else in `data` (a checkout)."""
     inside = Path(__file__).parent / "demo_corpus"
     return inside if inside.is_dir() else Path(__file__).parents[1] / "data" / "demo"
+
+
+def check_file_names(folders: Iterable[Path | Traversable]) -> None:
+    """Refuse a folder of the user's YAML files if it has one of the name of a file of `conf`, which Hydra reads.
+
+    Raises:
+        UserError: if it has, unless both are the same.
+    """
+    conf = conf_directory()
+    for folder in folders:
+        for file in sorted(conf.rglob("*.yaml")):
+            own = folder.joinpath(*file.relative_to(conf).parts)
+            if own.is_file() and own.read_bytes() != file.read_bytes():
+                raise UserError(f"{own} is not read, since {file} has the same name and comes first; rename it")
 
 
 def search_path(folder: Path) -> str:

@@ -12,6 +12,7 @@ from configs import CONF
 from hydra import compose, initialize_config_dir
 from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from seq2seq_attn.attention.build import build_attention
 from seq2seq_attn.checkpoint.load import find_checkpoint
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus
@@ -20,7 +21,7 @@ from seq2seq_attn.data.demo import DemoCorpus
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.translate import translate
 from seq2seq_attn.inference.translator import Translator
-from seq2seq_attn.paths import given_path, quoted, typed
+from seq2seq_attn.paths import check_file_names, given_path, quoted, typed
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 NOWHERE = "~nobody-here/a"
@@ -55,6 +56,21 @@ def test_a_home_that_is_not_there_is_one_sentence_for_every_option(option: str) 
         UserError, match=rf"^{option}={NOWHERE} names a home folder that is not there; write the path out$"
     ):
         READERS[option]()
+
+
+def test_a_file_of_the_user_with_the_name_of_ours_is_refused_unless_it_is_the_same(tmp_path: Path) -> None:
+    own = tmp_path / "attention" / "score" / "dot.yaml"
+    own.parent.mkdir(parents=True)
+    check_file_names([tmp_path])
+    own.write_bytes((CONF / "attention" / "score" / "dot.yaml").read_bytes())
+    check_file_names([tmp_path])
+    own.write_text("_target_: mine.LaplaceScore\n_partial_: true\n")
+    with pytest.raises(
+        UserError, match=f"^{own} is not read, since {CONF}/.* has the same name and comes first; rename"
+    ):
+        check_file_names([tmp_path / "empty", tmp_path])
+    with pytest.raises(UserError, match=f"^{own} is not read"):
+        build_attention("multihead", dim=8, config_dir=tmp_path)
 
 
 def test_an_exported_model_is_found_by_its_home_too() -> None:

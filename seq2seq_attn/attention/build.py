@@ -14,7 +14,7 @@ from seq2seq_attn.attention.cross_attention import CrossAttention
 from seq2seq_attn.attention.history import ReadsHistory
 from seq2seq_attn.attention.self_attention import SelfAttention
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.paths import conf_directory, search_path
+from seq2seq_attn.paths import check_file_names, conf_directory, search_path
 
 PARTS = ("score", "pattern", "normalizer", "mix", "gate", "feature_map", "decay")
 
@@ -115,6 +115,7 @@ def compose_factory(preset: str, *overrides: str, config_dir: str | Path | None 
             raise UserError(
                 f"config_dir={folder} is no folder; give one with YAML files, such as attention/score/x.yaml"
             )
+    check_file_names(added)
     presets = sorted({path.stem for folder in (directory, *added) for path in (folder / "attention").glob("*.yaml")})
     if preset not in presets:
         raise UserError(f"There is no attention '{preset}'; choose from: {', '.join(presets)}")

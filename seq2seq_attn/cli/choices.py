@@ -14,38 +14,51 @@ WIDEST = 120
 
 
 def purpose(file: Path) -> str:
-    """Return the comment that begins a YAML file and says what the choice is; Hydra's own line may precede it."""
+    """Return the comment that begins a YAML file and says what the choice is; Hydra's own line may precede it.
+
+    A file of the user's may have none: empty.
+    """
     lines = file.read_text(encoding="utf-8").splitlines()
-    return next(line for line in lines if not line.startswith("# @package")).removeprefix("# ")
+    first = next((line for line in lines if not line.startswith("# @package")), "")
+    return first.removeprefix("# ") if first.startswith("# ") else ""
 
 
-def groups() -> list[str]:
-    """Return the folders of choices, except those that configure Hydra itself."""
-    conf = conf_directory()
-    folders = {file.parent.relative_to(conf).as_posix() for file in conf.rglob("*.yaml")}
+def groups(*added: Path) -> list[str]:
+    """Return the folders of choices, also of the user's, except those that configure Hydra itself."""
+    folders = {
+        file.parent.relative_to(conf).as_posix() for conf in (conf_directory(), *added) for file in conf.rglob("*.yaml")
+    }
     return sorted(folder for folder in folders if folder.partition("/")[0] not in (".", "hydra"))
 
 
-def choices(group: str) -> dict[str, Path]:
-    """Return the file of each choice of a group, by name."""
-    return {file.stem: file for file in sorted((conf_directory() / group).glob("*.yaml"))}
+def choices(group: str, *added: Path) -> dict[str, Path]:
+    """Return the file of each choice of a group, also of the user's, by name."""
+    files = [file for conf in (*added, conf_directory()) for file in (conf / group).glob("*.yaml")]
+    return {file.stem: file for file in sorted(files, key=lambda file: file.stem)}
 
 
-def print_choices(group: str) -> None:
+def print_choices(group: str, *added: Path) -> None:
     """Print what each choice of a group is, and where the files are.
 
+    Args:
+        added: folders of the user's YAML files.
+
     Raises:
-        UserError: if there is no such group.
+        UserError: if there is no such group, or no such folder.
     """
-    name, known = group.rstrip("=/"), groups()
+    for folder in added:
+        if not folder.is_dir():
+            raise UserError(f"--config-dir={folder} is no folder; give one with YAML files")
+    name, known = group.rstrip("=/"), groups(*added)
     if name not in known:
         close = get_close_matches(name, known, n=1)
         guess = f"did you mean '{close[0]}'?" if close else f"choose from: {', '.join(known)}"
         raise UserError(f"There is no group of options '{name}'; {guess}")
-    files = choices(name)
+    files = choices(name, *added)
     width, indent = min(shutil.get_terminal_size().columns, WIDEST), 4 + max(map(len, files))
     wrapped = textwrap.TextWrapper(width, subsequent_indent=" " * indent, break_on_hyphens=False)
     for choice, file in files.items():
         wrapped.initial_indent = f"  {choice}".ljust(indent)
-        print(wrapped.fill(purpose(file)))
-    print(f"\nThe file of each is in {conf_directory() / name}; a value in it is an option of the choice.")
+        print(wrapped.fill(purpose(file)) or wrapped.initial_indent)
+    folders = " or ".join(str(folder) for folder in sorted({file.parent for file in files.values()}))
+    print(f"\nThe file of each is in {folders}; a value in it is an option of the choice.")

@@ -6,6 +6,7 @@ import sys
 from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
+from pathlib import Path
 
 from seq2seq_attn import __version__
 from seq2seq_attn.errors import UserError, reports_user_errors
@@ -57,8 +58,13 @@ def main() -> None:
         if words[1:]:
             from seq2seq_attn.cli.choices import print_choices
 
+            folder = None
+            if words[2:]:
+                from seq2seq_attn.cli.completion import config_dir
+
+                folder = config_dir(words[2:])
             with suppress(BrokenPipeError):
-                print_choices(words[1])
+                print_choices(words[1], *([] if folder is None else [Path(folder).expanduser()]))
             drop_unwritten()
             return
         listed = "\n".join(f"  {name:20}  {text}" for name, (_, text) in SUBCOMMANDS.items())

@@ -6,8 +6,10 @@ import json
 import os
 import select
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib.resources import files
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -22,7 +24,7 @@ from seq2seq_attn.cli.config_errors import sentence_of_composition
 from seq2seq_attn.distributed.rank_overrides import is_override, overrides_of_rank
 from seq2seq_attn.distributed.run_lock import UNTIL_EXIT
 from seq2seq_attn.errors import EXIT_CODE, causes, command, sentence_of
-from seq2seq_attn.paths import conf_directory
+from seq2seq_attn.paths import check_file_names, conf_directory
 from seq2seq_attn.process import (
     drop_unwritten,
     find_own_plugins,
@@ -107,6 +109,7 @@ def from_home(word: str) -> str:
 def run_job(task: Callable[[DictConfig], None], config: DictConfig) -> None:
     """Run one job. A single one exits at once, or Hydra would add a line; in a sweep it raises and others continue."""
     try:
+        check_file_names(own_folders(HydraConfig.get().runtime.config_sources))
         task(config)
     except Exception as error:
         leave_if_pipe_is_closed(error)
@@ -118,6 +121,13 @@ def run_job(task: Callable[[DictConfig], None], config: DictConfig) -> None:
             print(printable(f"job {job}: {sentence}"), file=sys.stderr)
             raise
         refuse(sentence)
+
+
+def own_folders(sources: Iterable[Any]) -> Iterator[Path | Traversable]:
+    """Yield the folders of YAML files that the command line names, of those that Hydra searches."""
+    for source in sources:
+        if "command-line" in source.provider and source.schema in ("file", "pkg"):
+            yield Path(source.path) if source.schema == "file" else files(source.path)
 
 
 def refuse(sentence: str) -> NoReturn:

@@ -169,6 +169,28 @@ def test_help_of_a_group_says_what_each_choice_is(
         assert f"{file.stem} {purpose}" in " ".join(" ".join(lines).split())
 
 
+def test_help_of_a_group_has_the_choices_of_the_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "attention" / "score"
+    folder.mkdir(parents=True)
+    (folder / "laplace.yaml").write_text("# As said. Me 2026\n_target_: a\n")
+    (folder / "bare.yaml").write_text("_target_: b\n")
+    monkeypatch.setattr(sys, "argv", ["seq2seq-attn", "--help", "attention/score", "--config-dir", str(tmp_path)])
+    main()
+    *lines, _, last = capsys.readouterr().out.splitlines()
+    assert "  laplace" in " ".join(lines)
+    assert any(line.endswith(" As said. Me 2026") for line in lines)
+    assert any(line.strip() == "bare" for line in lines)
+    assert {"dot", "laplace"} <= {line.split()[0] for line in lines}
+    assert str(folder) in last
+    assert str(CONF / "attention" / "score") in last
+    monkeypatch.setattr(sys, "argv", ["seq2seq-attn", "--help", "attention/score", "--config-dir=nowhere"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert "--config-dir=nowhere is no folder; give one with YAML files" in capsys.readouterr().err
+
+
 def test_a_group_that_is_not_there_is_one_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

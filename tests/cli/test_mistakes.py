@@ -92,3 +92,14 @@ def test_a_folder_of_a_sweep_that_cannot_be_made_is_one_sentence(tmp_path: Path)
     answer = done(ROOT / "train.py", "-m", f"hydra.sweep.dir={sweep}", "debug=fast", "seed=1,2", folder=ROOT)
     assert answer.returncode == 2
     assert answer.stderr == f"{sweep} cannot be made (Not a directory); give another hydra.sweep.dir\n"
+
+
+@pytest.mark.parametrize("given", ["--config-dir={}", "hydra.searchpath=[{}]"])
+def test_a_file_that_would_not_be_read_is_named(given: str, tmp_path: Path) -> None:
+    own = tmp_path / "search" / "beam.yaml"
+    own.parent.mkdir()
+    own.write_text("beam_size: 3\n")
+    answered = done(ROOT / "translate.py", given.format(tmp_path), "ckpt_path=run", folder=tmp_path)
+    file = ROOT / "conf" / "search" / "beam.yaml"
+    sentence = f"{own} is not read, since {file} has the same name and comes first; rename it\n"
+    assert (answered.returncode, answered.stderr) == (2, sentence)
