@@ -146,6 +146,14 @@ def test_sampled_segmentations_are_a_function_of_seed_and_epoch_and_only_for_tra
     assert sampled.val_dataloader().dataset[0].source.tolist() == plain.val_dataloader().dataset[0].source.tolist()
 
 
+def test_a_sentence_is_drawn_anew_in_every_batch(corpus, tmp_path):
+    corpus.splits["train"] = split([*range(211), *[7] * 30])
+    dataset = make(corpus, tmp_path, sampling_alpha=0.3).train_dataloader().dataset
+    batches = [dataset.__getitems__([row]) for row in range(211, 241)]
+    for side in ("source", "target_output"):
+        assert len({tuple(getattr(batch, side)[0].tolist()) for batch in batches}) > 5
+
+
 def test_a_sampled_segmentation_with_more_tokens_than_the_model_has_positions_is_not_taken(corpus, tmp_path):
     def longest(max_length):
         module = make(corpus, tmp_path, sampling_alpha=0.1)

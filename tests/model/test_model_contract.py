@@ -221,8 +221,9 @@ def test_a_reordered_state_decodes_as_the_reordered_batch(encoder: str, decoder:
         torch.testing.assert_close(again[0], again[1], rtol=0, atol=0)
 
 
-def test_luong_without_input_feeding_equals_its_own_steps() -> None:
-    model = build("rnn", "rnn_luong", "luong_general", "model.decoder.input_feeding=false")
+@pytest.mark.parametrize("options", [["luong_general"], ["local_m", "attention.pattern.k=1"]])
+def test_luong_without_input_feeding_equals_its_own_steps(options: list[str]) -> None:
+    model = build("rnn", "rnn_luong", *options, "model.decoder.input_feeding=false")
     expected = hidden(model, SOURCE, SOURCE_MASK, TARGET)
     state, steps = model.encode(SOURCE, SOURCE_MASK), []
     for t in range(TARGET.shape[1]):
