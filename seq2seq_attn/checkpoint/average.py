@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -100,17 +101,31 @@ def averaged(files: list[Path]) -> dict[str, Any]:
         UserError: if models or tokenizers differ.
     """
     first = read_checkpoint(files[0])
-    totals = {name: added(None, tensor) for name, tensor in first["state_dict"].items()}
+    totals, starts = {name: added(None, tensor) for name, tensor in first["state_dict"].items()}, {start_of(first)}
     for file in files[1:]:
         other = read_checkpoint(file)
         check_alike(files[0], first, file, other)
+        starts.add(start_of(other))
         totals = {name: added(totals[name], tensor) for name, tensor in other["state_dict"].items()}
+    if len(starts) > 1:
+        print(
+            f"these runs began with different weights ({', '.join(sorted(starts))}), and an average of such models "
+            "translates badly; average checkpoints of one run, or of runs that were fine-tuned from one model",
+            file=sys.stderr,
+        )
     means: dict[str, Tensor] = {}
     tied: dict[tuple[int, torch.Size], Tensor] = {}  # written once, as it was
     for name, like in first["state_dict"].items():
         mean = (totals[name] / len(files)).to(like.dtype) if like.is_floating_point() else totals[name]
         means[name] = tied.setdefault((like.data_ptr(), like.shape), mean)
     return {key: first[key] for key in KEPT} | {"state_dict": means, "averaged": [str(file) for file in files]}
+
+
+def start_of(checkpoint: dict[str, Any]) -> str:
+    """Return what the first weights of a run are a function of."""
+    config = checkpoint["config"]
+    parent = (config.get("init_from") or {}).get("run")
+    return f"seed={config.get('seed')}" if parent is None else f"init_from.run={parent}"
 
 
 def added(total: Tensor | None, tensor: Tensor) -> Tensor:
@@ -123,6 +138,12 @@ def check_alike(a: Path, first: dict[str, Any], b: Path, other: dict[str, Any]) 
     fingerprints = {SentencePieceTokenizer.from_state(c["tokenizer"]).fingerprint for c in (first, other)}
     if len(fingerprints) != 1:
         raise UserError(f"{a} and {b} have different tokenizers; give checkpoints of one run")
+    directions = {
+        f"{data['source_language']} to {data['target_language']}"
+        for data in (first["config"]["data"], other["config"]["data"])
+    }
+    if len(directions) != 1:
+        raise UserError(f"{a} and {b} translate {' and '.join(sorted(directions))}; give checkpoints of one run")
     if first["config"]["model"] != other["config"]["model"]:
         raise UserError(f"{a} and {b} hold models of different options; give checkpoints of one run")
     if shapes(first["state_dict"]) != shapes(other["state_dict"]):

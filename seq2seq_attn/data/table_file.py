@@ -75,8 +75,14 @@ class TabSeparatedFile(Table):
 
     def __init__(self, path: Path, choice: Choice) -> None:
         super().__init__(path)
-        block = next(line_blocks(path, num_lines=1)).content.partition(b"\n")[0]
-        self._choose(choice, 1, decoded_lines(block)[0][0].split("\t"))
+        block = next(line_blocks(path, num_lines=HEAD)).content
+        rows = [line.split("\t") for line in decoded_lines(block)[0]]
+        if len(rows) > 1 and all(is_quoted(field) for row in rows for field in row):
+            raise UserError(
+                f"{path}: every field of its first {len(rows)} lines is in quotation marks, which would be read as a "
+                "part of it; if they are not, name the file .csv"
+            )
+        self._choose(choice, 1, rows[0])
 
     def chunks(self) -> Iterator[RawChunk]:
         return line_chunks(self.path)
@@ -115,6 +121,10 @@ class CsvFile(Table):
 
     def parse(self, chunk: RawChunk) -> Parsed:
         return self._pairs(chunk.content[1:] if self.has_header and chunk.first == 1 else chunk.content)
+
+
+def is_quoted(field: str) -> bool:
+    return len(field) > 1 and field[0] == field[-1] == '"'
 
 
 def find_delimiter(text: str) -> str:

@@ -24,7 +24,14 @@ def main_metric(names: Collection[str], monitor: str | None) -> str | None:
     return next((name for name in (monitored, "bleu", *names) if name in names), None)
 
 
-def score_of_test(results: Mapping[str, Any]) -> tuple[str, float] | None:
-    """Return the title and value of the first metric of TITLES that a test has; None if it has none."""
-    scores = ((title, results.get(f"test/{name}")) for name, title in TITLES.items())
-    return next(((title, score) for title, score in scores if isinstance(score, int | float)), None)
+def score_of_test(results: Mapping[str, Any], monitor: str | None) -> tuple[str, float] | None:
+    """Return the title and value of the main metric of a test; None if it has none.
+
+    Args:
+        results: those of a run; a metric of the user's is known by its signature.
+    """
+    own = (key.removeprefix("test/").removesuffix("_signature") for key in results if key.endswith("_signature"))
+    scores = {name: results.get(f"test/{name}") for name in (*TITLES, *own)}
+    scores = {name: score for name, score in scores.items() if isinstance(score, int | float)}
+    name = main_metric(scores, monitor)
+    return None if name is None else (title_of(name), scores[name])

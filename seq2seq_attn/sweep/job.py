@@ -10,11 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
 
+import yaml
+
 from seq2seq_attn.distributed.run_lock import holds_run, is_locked
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import read_json
+from seq2seq_attn.metric.names import score_of_test
 
-RECORD, RESULTS = "job.json", "results.json"
+RECORD, RESULTS, CONFIG = "job.json", "results.json", "config.yaml"
 WAITING, RUNNING, COMPLETE, FAILED = "waiting", "running", "complete", "failed"
 STOPPED = "stopped"  # not begun, since the sweep was told to end
 HOW_STARTED = re.compile(r"[+~]*(resume$|hydra[./])")  # keys that do not change what a job computes
@@ -43,6 +46,13 @@ class Job:
     @property
     def results(self) -> dict[str, Any]:
         return read_json(self.folder / RESULTS)
+
+    @property
+    def score(self) -> tuple[str, float] | None:
+        """The title and value of the metric that the run monitors, else of another; None: it has none."""
+        file = self.folder / CONFIG
+        monitor = (yaml.safe_load(file.read_bytes()) or {}).get("monitor") if file.is_file() else None
+        return score_of_test(self.results, monitor)
 
     @property
     def is_complete(self) -> bool:

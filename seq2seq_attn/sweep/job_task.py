@@ -20,7 +20,6 @@ from seq2seq_attn.distributed.rank_overrides import is_first
 from seq2seq_attn.distributed.ranks import end_with
 from seq2seq_attn.distributed.run_lock import only_process_in
 from seq2seq_attn.errors import UserError, causes, one_line, sentence_of
-from seq2seq_attn.metric.names import score_of_test
 from seq2seq_attn.process import keep_freed_memory, leave, leave_on_signals
 from seq2seq_attn.sweep.job import COMPLETE, FAILED, RUNNING, STOPPED, WAITING, Job
 
@@ -81,7 +80,7 @@ class JobTask:
                 if is_first():
                     (folder / TRACEBACK).unlink(missing_ok=True)  # of an earlier attempt
         if is_first():
-            score, minutes = score_of_test(job.results), f"{job.record['minutes']:.1f} min"
+            score, minutes = job.score, f"{job.record['minutes']:.1f} min"
             figures = minutes if score is None else f"{score[0]} {score[1]:.1f}, {minutes}"
             how = figures if job.status == COMPLETE else f"failed: {job.record['why']}"
             own = [override for override in job.overrides if override not in self.fixed]

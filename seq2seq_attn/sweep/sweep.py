@@ -18,7 +18,6 @@ from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.distributed.run_lock import UNTIL_EXIT, is_locked, only_process_in
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.metric.names import score_of_test
 from seq2seq_attn.sweep.job import COMPLETE, FAILED, RECORD, RUNNING, WAITING, Job
 from seq2seq_attn.sweep.job_task import JobTask
 from seq2seq_attn.sweep.stopping import stopping_jobs
@@ -197,7 +196,7 @@ def print_table(folder: Path, jobs: Sequence[Job]) -> None:
 
     common = set.intersection(*(set(job.overrides) for job in jobs)) if len(jobs) > 1 else set()
     table = Table(title=f"Sweep: {folder}", title_justify="left")
-    scores = [score_of_test(job.results) for job in jobs]
+    scores = [job.score for job in jobs]
     titles = {title for title, _ in filter(None, scores)}
     title = titles.pop() if len(titles) == 1 else "score"  # else each cell has its own
     for name in ("job", "overrides", "status", f"test {title}", "minutes"):

@@ -77,6 +77,25 @@ def test_means_are_taken_in_float64_and_whole_numbers_are_the_last(tmp_path: Pat
     assert state[BIAS].dtype == torch.float32
 
 
+def test_runs_that_began_with_different_weights_are_warned_of(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(name: str, *options: dict[str, Any]) -> str:
+        files = [with_bias(tmp_path / name / f"{number}.ckpt", 1.0) for number in range(len(options))]
+        for file, more in zip(files, options, strict=True):
+            checkpoint = read_checkpoint(file)
+            torch.save(checkpoint | {"config": checkpoint["config"] | more}, file)
+        script.main([*map(str, files), "--output", str(tmp_path / f"{name}.ckpt")])
+        return capsys.readouterr().err
+
+    tuned: dict[str, Any] = {"init_from": {"run": "parent"}}
+    assert said("one run", {"seed": 1}, {"seed": 1}) == ""
+    assert said("siblings", tuned | {"seed": 1}, tuned | {"seed": 2}) == ""
+    assert said("seeds", {"seed": 2}, {"seed": 1}, {"seed": 2}).startswith(
+        "these runs began with different weights (seed=1, seed=2), and an average of such models translates badly; "
+    )
+
+
 def test_a_tied_matrix_is_written_once(tmp_path: Path) -> None:
     files = [with_bias(tmp_path / f"{n}.ckpt", float(n)) for n in (1, 3)]
     assert mean_bias(*files, tmp_path / "out.ckpt") == 2.0
@@ -142,6 +161,9 @@ def test_what_cannot_be_averaged_is_refused_in_a_sentence(tmp_path: Path, capsys
         capsys, a, tmp_path / "words.ckpt", *out
     )
     assert f"{a} and {tmp_path / 'conv.ckpt'} hold models of diff" in refused(capsys, a, tmp_path / "conv.ckpt", *out)
+    write_checkpoint(tmp_path / "back.ckpt", "data.source_language=fr", "data.target_language=en")
+    said = refused(capsys, a, tmp_path / "back.ckpt", *out)
+    assert f"{tmp_path / 'back.ckpt'} translate en to fr and fr to en; give checkpoints of one run" in said
     short = with_bias(tmp_path / "short.ckpt", 1.0)
     state = torch.load(short, weights_only=True)
     state["state_dict"][BIAS] = state["state_dict"][BIAS][:1]

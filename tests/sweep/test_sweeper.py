@@ -302,6 +302,18 @@ def test_scores_of_one_metric_have_it_in_the_head_and_others_in_their_cells(
     assert "chrF 43.2" not in said
 
 
+def test_the_score_of_a_job_is_of_the_metric_that_it_monitors(tmp_path: Path) -> None:
+    job = Job(0, ("metric=[bleu,rouge]",), tmp_path)
+    results = {"test/bleu": 1.0, "test/rougeL": 2.0, "test/mine": 3.0, "test/mine_signature": "v1", "val/loss": 4.0}
+    (tmp_path / "results.json").write_text(json.dumps(results))
+    assert job.score == ("BLEU", 1.0)
+    for monitor, score in (("val/rougeL", ("ROUGE-L", 2.0)), ("val/mine", ("mine", 3.0)), ("val/loss", ("BLEU", 1.0))):
+        (tmp_path / "config.yaml").write_text(f"monitor: {monitor}\n")
+        assert job.score == score
+    (tmp_path / "results.json").write_text('{"test/mine": 3.0, "test/mine_signature": "v1", "test/loss": 5.0}')
+    assert job.score == ("mine", 3.0)
+
+
 def test_a_run_without_the_record_of_its_job_is_no_job_of_any_sweep(tmp_path: Path) -> None:
     job = Job(0, ("a=1",), tmp_path / "0")
     job.check()
