@@ -31,7 +31,7 @@ def score_of_test(results: Mapping[str, Any], monitor: str | None) -> tuple[str,
         results: those of a run; a metric of the user's is known by its signature.
     """
     own = (key.removeprefix("test/").removesuffix("_signature") for key in results if key.endswith("_signature"))
-    scores = {name: results.get(f"test/{name}") for name in (*TITLES, *own)}
-    scores = {name: score for name, score in scores.items() if isinstance(score, int | float)}
+    found = ((name, results.get(f"test/{name}")) for name in (*TITLES, *own))
+    scores = {name: score for name, score in found if isinstance(score, int | float)}
     name = main_metric(scores, monitor)
     return None if name is None else (title_of(name), scores[name])
