@@ -9,10 +9,12 @@ RIGHT, WRONG = "Le chat dort sur le tapis.", "Il pleut."
 
 
 def test_bounds_belong_to_their_bucket_and_empty_ones_are_left_out() -> None:
-    lengths = [0, 1, 5, 6, 10, 11, 20, 51, 97]
+    lengths = [0, 1, 5, 6, 10, 11, 20, 21, 30, 31, 50, 51, 97]
     sources = [" ".join(["word"] * length) for length in lengths]
-    found = score_by_length(BLEU(lowercase=False, tokenize="13a"), sources, [RIGHT] * 9, [[RIGHT]] * 9)
-    assert [(bucket.words, bucket.sentences) for bucket in found] == [("1-5", 3), ("6-10", 2), ("11-20", 2), ("51+", 2)]
+    found = score_by_length(BLEU(lowercase=False, tokenize="13a"), sources, [RIGHT] * 13, [[RIGHT]] * 13)
+    counts = {bucket.words: bucket.sentences for bucket in found}
+    assert counts == {"1-5": 3, "6-10": 2, "11-20": 2, "21-30": 2, "31-50": 2, "51+": 2}
+    assert len(score_by_length(BLEU(lowercase=False, tokenize="13a"), ["a"], [RIGHT], [[RIGHT]])) == 1
 
 
 def test_words_of_a_script_without_blanks_are_counted_by_its_characters() -> None:

@@ -124,3 +124,51 @@ def test_noise_that_makes_more_than_the_model_has_positions_is_drawn_again_or_cu
     assert all(one == other for one, other, fit in zip(free, kept, fits, strict=True) if fit)
     assert all(target == text for _, target in kept)
     assert [len(side) for side in noise(0, text, 0, 6)] == [5, 5]
+
+
+def test_a_mask_of_one_span_is_equally_likely_everywhere() -> None:
+    noise, generator = Infilling(noise_density=0.2, mean_span_length=50.0, permute_sentences=False), draws()
+    found = Counter(noise([0, 1, 2, 3, 4], VOCABULARY, generator)[0].index(900) for _ in range(3000))
+    assert sorted(found) == [0, 1, 2, 3, 4]
+    assert min(found.values()) > 500
+
+
+def test_sentences_of_a_text_are_shuffled_if_that_is_asked_for() -> None:
+    text, vocabulary = [1, 2, 7, 3, 8, 4, 5, 6], NoiseVocabulary(SENTINELS, frozenset({7, 8}))
+    in_order = {}
+    for permutes in (False, True):
+        noise = Infilling(noise_density=0.1, mean_span_length=3.0, permute_sentences=permutes)
+        sources = [[token for token in noise(text, vocabulary, draws(seed))[0] if token < 900] for seed in range(60)]
+        in_order[permutes] = sum(source == [token for token in text if token in source] for source in sources)
+    assert in_order[False] == 60
+    assert 0 < in_order[True] < 30
+
+
+def test_tokens_that_end_a_sentence_are_those_of_the_tokenizer() -> None:
+    tokenizer = SentencePieceTokenizer("char", 50, True, 0.0, None, num_sentinels=1)
+    tokenizer.train(["a b.", "c! 好。 d, e?"], ["a: b"])
+    noise = Infilling(noise_density=0.3, mean_span_length=3.0, permute_sentences=True)
+    ends = noise.vocabulary(tokenizer).sentence_ends
+    assert {tokenizer.target_model.id_to_piece(token)[-1] for token in ends} == {".", "!", "。", "?"}
+
+
+def test_a_validation_has_noise_of_its_own() -> None:
+    tokenizer = SentencePieceTokenizer("char", 50, True, 0.0, None, num_sentinels=2)
+    tokenizer.train(["the cat"], ["the cat"])
+    noise = Noise(Infilling(noise_density=0.3, mean_span_length=2.0, permute_sentences=False), tokenizer, 1)
+    text = list(range(30))
+    same = [noise(row, text, None) == noise(row, text, 0) for row in range(50)]
+    assert sum(same) < 5
+    assert all(noise(row, text, None) == noise(row, text, None) for row in range(50))
+
+
+def test_noise_that_does_not_fit_is_drawn_again_before_it_is_cut() -> None:
+    tokenizer = SentencePieceTokenizer("char", 50, True, 0.0, None, num_sentinels=2)
+    tokenizer.train(["the cat"], ["the cat"])
+    noise = Noise(Infilling(noise_density=0.3, mean_span_length=0.7, permute_sentences=False), tokenizer, 1)
+    text = list(range(100, 130))
+    long = [row for row in range(50) if len(noise(row, text, 0)[0]) > 30]
+    assert long
+    whole = Counter(len([token for token in noise(row, text, 0, 31)[0] if token >= 100]) for row in long)
+    assert whole.most_common(1)[0][0] == 21  # of 30 tokens, 9 are lost; a cut source has fewer
+    assert whole[21] > len(long) // 2

@@ -7,14 +7,16 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from configs import model_of
+from configs import compose_train, model_of
 from torch import Tensor
 from torch.nn import functional as F
 
 from seq2seq_attn.attention.normalizer import hard
 from seq2seq_attn.data.collate import collate_pairs
+from seq2seq_attn.training import translation_module
+from seq2seq_attn.training.build import build
 from seq2seq_attn.training.r_drop import twice
-from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
+from seq2seq_attn.training.reinforce import Reinforce, drawn_loss, sum_by_sentence
 from seq2seq_attn.training.translation_module import TranslationModule
 
 REWARD, PIECES = torch.tensor([-6.0, -2.0, -4.0]), torch.tensor([3, 1, 2])
@@ -145,3 +147,28 @@ def test_the_expected_gradient_of_a_model_is_that_of_its_expected_loss(
         torch.testing.assert_close(ours, torch.zeros_like(ours) if theirs is None else theirs, rtol=0, atol=1e-12)
     scores = dict(zip((name for name, _ in model.named_parameters()), expected, strict=True))
     assert any((x != 0).any() for name, x in scores.items() if ".attention.score." in name and x is not None)
+
+
+def test_draws_of_both_sides_are_summed_over_real_tokens_alone() -> None:
+    batch = collate_pairs([[5, 6], [7]], [[8], [9, 10, 11]], [0, 1], pad_id=0, bos_id=2, eos_id=3)
+    source, target = torch.ones(batch.source.shape), torch.full(batch.target_output.shape, 10.0)
+    assert sum_by_sentence(batch, None, source).tolist() == [3, 2]
+    assert sum_by_sentence(batch, target, None).tolist() == [20, 40]
+    assert sum_by_sentence(batch, target, source).tolist() == [23, 42]
+    assert sum_by_sentence(batch, None, None) is None
+
+
+@pytest.mark.parametrize("accumulated", [1, 2])
+def test_the_term_is_divided_by_the_tokens_of_an_update_as_the_loss_is(
+    accumulated: int, monkeypatch: pytest.MonkeyPatch, pairs: list[str]
+) -> None:
+    given = ["data=parallel", "tokenizer.vocab_size=40", "recipe=none", "attention=hard", "paths.run_dir=none"]
+    given += ["metric=[]", "callback=[]", *(f"choices.{name}=null" for name in ("attention", "model", "data"))]
+    module, data = build(compose_train(*given, *pairs))
+    batch, logged = next(iter(data.train_dataloader())), {}
+    monkeypatch.setattr(TranslationModule, "trainer", SimpleNamespace(accumulate_grad_batches=accumulated))
+    monkeypatch.setattr(module, "log", lambda name, value, **_: logged.update({name: float(value)}))
+    monkeypatch.setattr(translation_module, "drawn_loss", lambda *_: torch.tensor(7.0))
+    found, tokens = module.training_step(batch, 0).item(), int(batch.target_mask.sum())
+    assert module.reinforce.momentum == 0.9  # of the paper
+    assert found == pytest.approx((logged["train/loss"] + 7.0 / tokens) * accumulated)  # Lightning divides by it
