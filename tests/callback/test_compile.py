@@ -79,6 +79,16 @@ def test_a_run_after_one_that_died_in_its_validation_is_compiled() -> None:
         torch.compiler.set_stance("default")
 
 
+def test_validations_and_tests_are_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    stances: list[str] = []
+    monkeypatch.setattr(torch.compiler, "set_stance", stances.append)
+    callback, trainer = Compile(dynamic=True, backend="eager"), pl.Trainer(accelerator="cpu", logger=False)
+    for begin, end in (("validation_start", "validation_end"), ("test_start", "test_end")):
+        getattr(callback, f"on_{begin}")(trainer, None)
+        getattr(callback, f"on_{end}")(trainer, None)
+    assert stances == ["force_eager", "default"] * 2
+
+
 def test_runs_before_it_leave_a_run_its_programs() -> None:
     trainer = pl.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
     for _ in range(torch._dynamo.config.recompile_limit + 2):

@@ -11,6 +11,7 @@ import torch
 from small_run import rows, run_here
 
 from seq2seq_attn.batch import Batch
+from seq2seq_attn.callback import throughput
 from seq2seq_attn.callback.throughput import Throughput
 from seq2seq_attn.training.results import padding_costs, validation_costs
 
@@ -45,6 +46,28 @@ def test_a_run_that_resumes_within_an_epoch_does_not_count_the_time_before_it(mo
     callback.on_train_start(trainer, None)
     callback.on_train_batch_end(trainer, None, None, batch, 7)
     assert callback.seconds == 3.0
+
+
+def test_tokens_of_both_sides_are_counted_and_padding_is_what_else_was_computed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ticks = iter([0.0, 1.0, 4.0, 5.0, 6.0])
+    monkeypatch.setattr("time.perf_counter", lambda: next(ticks))
+    monkeypatch.setattr(throughput, "is_between_updates", lambda trainer: True)
+    callback, logged = Throughput(), []
+    trainer: Any = SimpleNamespace(global_step=0, log_every_n_steps=2)
+    module: Any = SimpleNamespace(log=lambda name, value, **_: logged.append((name, value)))
+    source, target = torch.ones(2, 3, dtype=torch.long), torch.ones(2, 5, dtype=torch.long)
+    batch = Batch(
+        source, torch.tensor([3, 2]), source == 1, target, target, torch.tensor([1, 5]), target == 1, torch.arange(2)
+    )
+    callback.on_train_start(trainer, module)
+    for step in range(1, 5):
+        trainer.global_step = step
+        callback.on_train_batch_end(trainer, module, None, batch, step)
+    # 11 tokens of 16 in each batch; two batches in 4 seconds, and two in 2
+    padding = ("train/padding_share", pytest.approx(1 - 11 / 16))
+    assert logged == [("train/tokens_per_second", 22 / 4), padding, ("train/tokens_per_second", 22 / 2), padding]
 
 
 def test_their_share_is_of_training_steps_and_validations_together() -> None:

@@ -42,6 +42,18 @@ def test_a_validation_is_a_line_of_80_characters_with_the_figures_of_metrics_csv
     assert end == "The training ends in epoch 2 after step 14: trainer.max_steps=14 is reached"
 
 
+@pytest.mark.parametrize("first", [0, 100])
+def test_the_time_left_is_that_of_the_updates_to_go_at_the_pace_of_this_process(
+    first: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    callback = ValidationLine()
+    callback._first_step, callback._began = first, 1000.0
+    monkeypatch.setattr("time.monotonic", lambda: 1020.0)
+    trainer = SimpleNamespace(state=SimpleNamespace(fn="fit"), global_step=first + 10, callbacks=[])
+    assert callback._time_left(trainer, SimpleNamespace(total_steps=first + 15)) == "0:00:10"
+    assert callback._time_left(trainer, SimpleNamespace(total_steps=float("inf"))) == "-"
+
+
 def ended(**entries: Any) -> Any:
     """A trainer whose training is over."""
     default = {"max_steps": -1, "global_step": 5, "max_epochs": 9, "current_epoch": 3, "callbacks": []}

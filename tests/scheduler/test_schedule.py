@@ -32,6 +32,10 @@ def test_inverse_sqrt_rises_to_the_rate_and_falls_with_the_root_of_the_step() ->
     assert found[15] == 0.5  # sqrt(4 / 16)
 
 
+def test_inverse_sqrt_without_warm_up_begins_at_the_rate() -> None:
+    assert rates(partial(inverse_sqrt, warmup_steps=0), 4) == pytest.approx([n**-0.5 for n in range(1, 5)])
+
+
 def test_cosine_rises_to_the_rate_and_falls_to_nothing_or_a_share() -> None:
     found = rates(partial(cosine, warmup_steps=2, total_steps=10), 10)
     assert found[:2] == [0.5, 1.0]

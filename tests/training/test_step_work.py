@@ -153,6 +153,33 @@ def test_bfloat16_trains_nearly_as_float32(witnessed: Callable[..., Any], tmp_pa
     assert half == pytest.approx(full, rel=0.01)
 
 
+class Clipped(pl.Callback):
+    """The norm of all gradients and their largest number, as the optimizer reads them, by update."""
+
+    def __init__(self) -> None:
+        self.norms: list[float] = []
+        self.largest: list[float] = []
+        witnesses.append(self)
+
+    def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        trainer.optimizers[0].register_step_post_hook(self.read)  # it computes them itself
+
+    def read(self, optimizer: Any, *_: Any) -> None:
+        gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        self.norms.append(torch.nn.utils.get_total_norm(gradients).item())
+        self.largest.append(max(gradient.abs().max().item() for gradient in gradients))
+
+
+@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+def test_gradients_are_clipped_before_the_optimizer_reads_them(witnessed: Callable[..., Any], precision: str) -> None:
+    given = (*TRANSFORMER, "trainer.max_steps=3", f"trainer.precision={precision}")
+    assert min(witnessed(Clipped, *given, "trainer.gradient_clip_val=null").norms) > 0.01
+    norms = witnessed(Clipped, *given, "trainer.gradient_clip_val=0.001").norms
+    assert norms == pytest.approx([0.001] * 3, rel=0.01)
+    by_value = ("trainer.gradient_clip_val=0.0001", "trainer.gradient_clip_algorithm=value")
+    assert witnessed(Clipped, *given, *by_value).largest == pytest.approx([0.0001] * 3, rel=0.01)
+
+
 def losses(file: Path) -> list[float]:
     with file.open(encoding="utf-8", newline="") as stream:
         return [float(row["train/loss"]) for row in csv.DictReader(stream) if row.get("train/loss")]
