@@ -6,7 +6,9 @@ import copy
 import random
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +17,7 @@ import torch
 from small_run import rows, run_here, weights
 
 from seq2seq_attn.batch import Batch
-from seq2seq_attn.callback.memory_probe import MemoryProbe
+from seq2seq_attn.callback.memory_probe import MemoryProbe, try_batch
 from seq2seq_attn.data.batch_sampler import Lengths, TokenBatchSampler
 from seq2seq_attn.distributed import ranks
 from seq2seq_attn.errors import sentence_of
@@ -238,3 +240,33 @@ def test_another_fault_is_no_lack_of_memory(
     with pytest.raises(RuntimeError, match=r"^mat1 and mat2") as ended:
         run_here(tmp_path, *pairs, *SHORT, *TRIED, f"callback.memory_probe.on_cpu={on_cpu}")
     assert sentence_of(ended.value) is None
+
+
+@pytest.mark.parametrize(
+    ("has_stepped", "accumulated", "copies"), [(False, 1, 2), (False, 4, 3), (True, 1, 0), (True, 2, 1)]
+)
+def test_a_trial_holds_what_a_later_step_holds(
+    has_stepped: bool, accumulated: int, copies: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Adam's two moments before they are there, and gradients that wait, of what is trained."""
+    module = torch.nn.Linear(3, 5)
+    module.bias.requires_grad_(False)
+    held: list[torch.Size] = []
+    monkeypatch.setattr(torch, "empty_like", lambda tensor: held.append(tensor.shape))
+    step = SimpleNamespace(train_step_context=nullcontext)
+    state = {module.weight: {}} if has_stepped else {}
+    trainer = SimpleNamespace(
+        optimizers=[SimpleNamespace(state=state)], accumulate_grad_batches=accumulated, precision_plugin=step
+    )
+    loss = SimpleNamespace(smoothed=module(torch.ones(3)).sum())
+    ours = SimpleNamespace(
+        parameters=module.parameters,
+        device=torch.device("cpu"),
+        training_batch=lambda batch: batch,
+        loss=lambda batch: (loss, None),
+        zero_grad=module.zero_grad,
+    )
+    ids, lengths = torch.ones(2, 3, dtype=torch.long), torch.tensor([3, 2])
+    try_batch(trainer, ours, Batch(ids, lengths, ids == 1, ids, ids, lengths, ids == 1, lengths))
+    assert held == [module.weight.shape] * copies
+    assert module.weight.grad is None

@@ -16,6 +16,7 @@ from hydra.utils import instantiate
 
 from seq2seq_attn.alignment.forced_attention import marked_source_words, marked_words
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.search.search import TargetVocabulary
 from seq2seq_attn.tokenizer import sentencepiece as tokenizer_module
 from seq2seq_attn.tokenizer import sentencepiece_model
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer, sample
@@ -536,3 +537,11 @@ def test_an_option_of_training_is_refused_for_a_given_model(option, tmp_path):
         UserError, match=rf"tokenizer.{next(iter(option))} would change nothing, since tokenizer.model="
     ):
         tokenizer.train(["a"], ["b"])
+
+
+def test_no_search_may_write_a_sentinel():
+    tokenizer = SentencePieceTokenizer("char", 50, True, 0.0, None, num_sentinels=3)
+    tokenizer.train(["the cat"], ["the cat"])
+    banned = TargetVocabulary.of(tokenizer).banned_ids
+    assert len(tokenizer.sentinels) == 3
+    assert {tokenizer.pad_id, tokenizer.bos_id, tokenizer.unk_id, *tokenizer.sentinels} == set(banned)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from configs import model_of
 
 from seq2seq_attn.data.collate import collate_pairs
+from seq2seq_attn.model.ensemble import Ensemble
 from seq2seq_attn.training.ensemble_loss import ensemble_cross_entropy
 from seq2seq_attn.training.loss import CHUNK, label_smoothed_cross_entropy
+from seq2seq_attn.training.translation_module import TranslationModule
 
 pytestmark = pytest.mark.usefixtures("double")
 SOURCES = [[4, 5, 6, 7, 8], [9, 10], [11]] * 23
@@ -47,3 +51,15 @@ def test_two_models_give_a_token_the_mean_of_their_probabilities() -> None:
     assert found.smoothed.item() == pytest.approx((0.9 * found.nll - 0.1 * mean.log().mean(-1).sum()).item())
     assert {slot.rpartition("/")[2] for slot in decoded.weights} == {"0", "1"}
     assert all(slot.count("/") == 2 for slot in decoded.weights)
+
+
+def test_a_module_smooths_the_loss_of_an_ensemble_as_that_of_a_model() -> None:
+    model = model_of().eval()
+    smoothed = []
+    for tested in (model, Ensemble([model, model])):
+        module = SimpleNamespace(
+            model=tested, label_smoothing=0.3, guided_alignment=None, r_drop_alpha=0.0, training=False
+        )
+        loss, _ = TranslationModule.loss(module, BATCH, count_correct=True)
+        smoothed.append(loss.smoothed.item())
+    assert smoothed[1] == pytest.approx(smoothed[0], rel=1e-12)

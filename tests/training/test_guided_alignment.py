@@ -26,7 +26,7 @@ from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.data.word_links import WordLinks
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.options import TRAIN, check_options
-from seq2seq_attn.training import aligned_links
+from seq2seq_attn.training import aligned_links, guided_alignment
 from seq2seq_attn.training.aligned_links import Aligner, View, agreeing_views, attention_links, batches, load_aligner
 from seq2seq_attn.training.build import build
 from seq2seq_attn.training.guided_alignment import GuidedAlignment
@@ -155,8 +155,34 @@ def test_eflomal_links_training_and_validation_pairs_once(tmp_path: Path, monkey
             assert of_rows(of_split) == [[(n - 1 - at, at) for at in range(n)] for n in words]
             assert of_split.words.tolist() == [[n, n] for n in words]
     assert calls == [20]
+    guided(links="eflomal", symmetrization="union").prepare(reader, corpus, str(tmp_path))
+    guided(links="eflomal").prepare(reader, corpus_of(SENTENCES[1:21], SENTENCES[1:21]), str(tmp_path))
+    assert calls == [20] * 3
     monkeypatch.setattr("seq2seq_attn.training.guided_alignment.locked", None)  # as where nothing can be written
     assert set(guided(links="eflomal").prepare(reader, corpus, str(tmp_path))) == {"train", "val"}
+
+
+def test_links_of_a_file_or_a_run_that_has_changed_are_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus, file = corpus_of(SENTENCES[:20], SENTENCES[:20]), tmp_path / "train.links"
+    reader: Any = built(composed().data)
+    some = guided(links="eflomal", symmetrization="union").prepare  # any links that are there
+    monkeypatch.setattr(aligned_links, "align_words", lambda sources, _: ([[(0, 0)]] * len(sources),) * 2)
+    links, made = some(reader, corpus, str(tmp_path)), []
+    monkeypatch.setattr(GuidedAlignment, "_make", lambda *_: made.append(1))
+    monkeypatch.setattr(guided_alignment, "prepared_links", lambda *_: links)
+    for number, content in enumerate(("0-0", "1-0"), start=1):
+        file.write_text(f"{content}\n" * 16)
+        for _ in range(2):
+            guided(links=str(file)).prepare(reader, corpus, str(tmp_path))
+            assert len(made) == number
+    runs = [run_of(tmp_path, name) for name in ("forward", "reverse")]
+    for number, scale in enumerate((1.5, 0.5), start=3):
+        write_checkpoint(Path(runs[1]), scale=scale)
+        for _ in range(2):
+            guided(links="self", runs=runs).prepare(reader, corpus, str(tmp_path))
+            assert len(made) == number
 
 
 def run_of(folder: Path, name: str, *overrides: str) -> str:
@@ -369,6 +395,23 @@ def test_an_update_adds_the_weighted_loss_of_links_per_target_token(
     linked = decoded.alignment_loss[batch.links.any(-1)]
     assert not decoded.alignment_loss[~batch.links.any(-1)].any()
     torch.testing.assert_close(logged["train/alignment_loss"], float(linked.sum()) / tokens, rtol=1e-6, atol=0)
+
+
+def test_the_loss_of_links_in_a_validation_is_of_that_validation(
+    pairs: list[str], links_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, data = built_with(pairs, links_file, *NO_DROPOUT)
+    batch, logged = next(iter(data.train_dataloader())), {}
+    trainer: Any = SimpleNamespace(datamodule=SimpleNamespace(links={"val": None}), global_step=1)
+    monkeypatch.setattr(TranslationModule, "trainer", trainer)
+    monkeypatch.setattr(module, "log", lambda name, value, **_: logged.update({name: float(value)}))
+    monkeypatch.setattr(module, "_log_metrics", lambda stage: None)
+    monkeypatch.setattr(module, "lower_rate", lambda: None)
+    for value in (3.0, 5.0):
+        module.alignment_loss.update(torch.full((4,), value))
+        module.on_validation_epoch_end()
+        assert logged["val/alignment_loss"] == value
+    assert batch.links is not None
 
 
 def linked_tokens(data: TranslationDataModule, batch: Any) -> list[int]:
