@@ -33,7 +33,7 @@ def encoded(summary: Tensor) -> Encoded:
     return Encoded(keys, keys, torch.ones(len(summary), 2, dtype=torch.bool), summary)
 
 
-def build_stack(cell: str, residual: bool = False, layer_norm: bool = False) -> Stack:
+def build_stack(cell: str, residual: bool = False, layer_norm: bool = False, dropout: float = 0.0) -> Stack:
     return Stack(
         token_dim=3,
         step_dim=2,
@@ -43,7 +43,7 @@ def build_stack(cell: str, residual: bool = False, layer_norm: bool = False) -> 
         num_layers=3,
         residual=residual,
         layer_norm=layer_norm,
-        dropout=0.0,
+        dropout=dropout,
     )
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 import torch
 from configs import model_of
+from decoder.test_cell import build_stack
+from encoder.test_rnn_encoder import encoder
 from torch import Tensor
 
 from seq2seq_attn.decoder import stack as stack_module
 from seq2seq_attn.decoder.cell import Cell
-from seq2seq_attn.decoder.stack import Stack
-from seq2seq_attn.encoder.rnn import RNNEncoder
 from seq2seq_attn.nn.dropout import Dropout
 
 KEPT = 0.75
@@ -74,17 +74,7 @@ def test_luongs_attentional_state_is_dropped_before_it_is_fed_to_the_next_step()
 @pytest.mark.parametrize("residual", [False, True])
 @pytest.mark.parametrize("cell", ["gru", "lstm"])
 def test_a_stack_drops_what_each_layer_above_the_first_reads(cell: str, residual: bool) -> None:
-    stack = Stack(
-        token_dim=3,
-        step_dim=2,
-        summary_dim=7,
-        cell=cell,
-        hidden_dim=5,
-        num_layers=3,
-        residual=residual,
-        layer_norm=False,
-        dropout=1 - KEPT,
-    )
+    stack = build_stack(cell, residual, dropout=1 - KEPT)
     per_cell = {"gru": 1, "lstm": 2}[cell]
     before = tuple(tuple(torch.randn(4, 5) for _ in range(per_cell)) for _ in range(3))
     known, given = torch.randn(4, stack.first.known.out_features), torch.randn(4, 2)
@@ -100,21 +90,12 @@ def test_a_stack_drops_what_each_layer_above_the_first_reads(cell: str, residual
 
 
 def test_the_encoder_drops_the_output_of_every_layer_and_no_state() -> None:
-    encoder = RNNEncoder(
-        input_dim=5,
-        cell="gru",
-        dim=6,
-        num_layers=2,
-        bidirectional=True,
-        residual=True,
-        layer_norm=False,
-        dropout=1 - KEPT,
-    )
+    rnn, kept = encoder("gru", residual=True).train(), 0.7
     x = torch.randn(2, 7, 5)
-    first, first_state = encoder.layers[0](x)
-    second, second_state = encoder.layers[1](KEPT * first)
-    found = encoder(x, torch.ones(2, 7, dtype=torch.bool))
-    torch.testing.assert_close(found.keys, KEPT * (second + KEPT * first))
+    first, first_state = rnn.layers[0](x)
+    second, second_state = rnn.layers[1](kept * first)
+    found = rnn(x, torch.ones(2, 7, dtype=torch.bool))
+    torch.testing.assert_close(found.keys, kept * (second + kept * first))
     for (state,), expected in zip(found.states, (first_state, second_state), strict=True):
         torch.testing.assert_close(state, expected.transpose(0, 1).flatten(1))
 
@@ -128,8 +109,6 @@ def test_recurrent_matrices_start_orthogonal_gate_by_gate(cell: str) -> None:
             torch.testing.assert_close(gate @ gate.T, torch.eye(width))
 
     check(Cell(token_dim=3, step_dim=2, cell=cell, hidden_dim=5).recurrent.weight, 5)
-    encoder = RNNEncoder(
-        input_dim=5, cell=cell, dim=6, num_layers=1, bidirectional=True, residual=False, layer_norm=False, dropout=0.0
-    )
-    check(encoder.layers[0].weight_hh_l0, 3)
-    check(encoder.layers[0].weight_hh_l0_reverse, 3)
+    first, _ = encoder(cell).layers
+    check(first.weight_hh_l0, 3)
+    check(first.weight_hh_l0_reverse, 3)
