@@ -21,8 +21,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 from hydra.utils import get_class, get_object
 from omegaconf import DictConfig, OmegaConf
 
-from seq2seq_attn.checkpoint.admitted import NO_SLOT, SLOTS
 from seq2seq_attn.errors import UserError, one_line
+from seq2seq_attn.slots import SLOTS
 
 logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # get_object logs what it raises
 
@@ -274,9 +274,9 @@ def check_kinds(key: str, node: Any, slot: str) -> None:
     """
     if not isinstance(node, dict):
         return
-    found, kind = class_named(str(node.get("_target_"))), SLOTS.get(slot, NO_SLOT)[1]
-    if found is not None and slot in SLOTS and not issubclass(found, get_class(kind)):
-        kind = kind.rpartition(".")[2]
+    found = class_named(str(node.get("_target_")))
+    if found is not None and slot in SLOTS and not issubclass(found, get_class(SLOTS[slot][1])):
+        kind = SLOTS[slot][1].rpartition(".")[2]
         raise UserError(
             f"{key}._target_={node['_target_']} is not a {kind}, as {slot} takes; give a class of that kind"
         )

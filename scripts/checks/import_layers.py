@@ -27,7 +27,7 @@ LAYERS = (
     ("objective", "feed_forward"),
     ("nn", "tokenizer", "distributed"),
     ("options", "batch", "factory", "files", "paths"),
-    ("process", "markdown"),
+    ("process", "markdown", "slots"),
     ("errors",),
     ("text",),
 )

@@ -16,44 +16,11 @@ from typing import Any
 from hydra.utils import get_class, instantiate
 
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.slots import NO_SLOT, SLOTS
 
 Trust = str | Sequence[str]  # names of packages
 PLAIN = (str, int, float, bool, type(None))
 PACKAGE = "seq2seq_attn"
-ATTENTION = ("attention", "seq2seq_attn.attention.layer.AttentionLayer")
-SCORE = ("attention.score", "seq2seq_attn.attention.score.score.Score")
-PATTERN = ("attention.pattern", "seq2seq_attn.attention.pattern.pattern.Pattern")
-SEARCH = ("search", "seq2seq_attn.search.search.Search")
-CORPUS = ("data", "seq2seq_attn.data.corpus.Corpus")
-SLOTS = {  # the folder of a slot's classes, and their base class, by name: a translation imports no metric
-    "model": ("model", "seq2seq_attn.model.encoder_decoder.EncoderDecoder"),
-    "encoder": ("encoder", "seq2seq_attn.encoder.encoder.Encoder"),
-    "decoder": ("decoder", "seq2seq_attn.decoder.decoder.Decoder"),
-    "attention": ATTENTION,
-    "self_attention": ATTENTION,
-    "encoder_attention": ATTENTION,
-    "cross_attention": ATTENTION,
-    "score": SCORE,
-    "scores": SCORE,
-    "pattern": PATTERN,
-    "patterns": PATTERN,
-    "feature_map": ("attention.feature_map", "seq2seq_attn.attention.feature_map.feature_map.FeatureMap"),
-    "decay": ("attention.decay", "seq2seq_attn.attention.decay.decay.Decay"),
-    "normalizer": ("attention.normalizer", "seq2seq_attn.attention.normalizer.normalizer.Normalizer"),
-    "mix": ("attention.mix", "seq2seq_attn.attention.mix.mix.Mix"),
-    "gate": ("attention.gate", "seq2seq_attn.attention.gate.gate.Gate"),
-    "position": ("position", "seq2seq_attn.position.position_encoding.PositionEncoding"),
-    "feed_forward": ("feed_forward", "torch.nn.Module"),
-    "search": SEARCH,
-    "candidates": SEARCH,
-    "length_penalty": ("search.length_penalty", "seq2seq_attn.search.length_penalty.length_penalty.LengthPenalty"),
-    "limits": ("search", "seq2seq_attn.search.limits.Limits"),
-    "data": CORPUS,
-    "corpus": CORPUS,
-    "cleaning": ("data", "seq2seq_attn.data.cleaning.Cleaning"),
-    "metric": ("metric", "seq2seq_attn.metric.chosen_metric.ChosenMetric"),
-}
-NO_SLOT = ("", "torch.nn.Module")  # a part of a trusted class, under a key of its own
 
 
 def check_targets(node: Any, slot: str, file: Path, trust: Trust = ()) -> None:

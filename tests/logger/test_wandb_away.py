@@ -161,4 +161,5 @@ def die_and_go_on(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     second = logger_of(folder / "second")
     second.log_metrics({"train/loss": 2.0}, step=0)
     second.finish()
+    end_process()  # as at the exit of a process, which this child leaves at once
     assert caplog.text.count("W&B: nothing more can be logged") == 1
