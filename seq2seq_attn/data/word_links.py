@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable
 from functools import cached_property
@@ -67,8 +68,9 @@ class WordLinks:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the links."""
-        return sha256(self.folder / "links.npy")
+        """SHA-256 of the links and of how many each row has."""
+        both = "".join(sha256(self.folder / f"{name}.npy") for name in ("links", "offsets"))
+        return hashlib.sha256(both.encode()).hexdigest()
 
     @property
     def num_linked(self) -> int:

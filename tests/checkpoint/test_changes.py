@@ -20,7 +20,7 @@ from omegaconf import OmegaConf
 from small_run import KilledError, assert_same_run, begun, results, rows, run_here, weights
 from torch import nn
 
-from seq2seq_attn.checkpoint.exact_resume import adopt, reschedule
+from seq2seq_attn.checkpoint.exact_resume import adopt, count_for_devices, reschedule
 from seq2seq_attn.checkpoint.load import read_checkpoint
 from seq2seq_attn.checkpoint.resume import changes, in_folders, read_recorded
 from seq2seq_attn.errors import UserError
@@ -546,3 +546,20 @@ def test_a_part_is_named_once_and_folders_are_not() -> None:
 def test_a_command_of_the_page_for_a_longer_run_composes(command: str) -> None:
     overrides = [word for word in command.split() if not word.startswith("hydra.run.dir=")]
     assert composed(*overrides).trainer.max_epochs == 30
+
+
+def test_other_devices_do_not_continue_within_an_update() -> None:
+    class Data:
+        def batches_read(self, state: Any) -> int:
+            return 3
+
+    progress = {"total": {"processed": 6}, "current": {"processed": 6}}
+    checkpoint = {Data.__qualname__: None, "loops": {"fit_loop": {"epoch_loop.batch_progress": progress}}}
+    trainer = SimpleNamespace(datamodule=Data(), accumulate_grad_batches=2)
+    with pytest.raises(
+        UserError, match=r"^3 batches of this epoch were read by each device, which trainer.accumulate_g"
+    ):
+        count_for_devices(checkpoint, trainer)
+    trainer.accumulate_grad_batches = 3
+    count_for_devices(checkpoint, trainer)
+    assert progress == {"total": {"processed": 3}, "current": {"processed": 3}}

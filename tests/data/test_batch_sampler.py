@@ -178,3 +178,11 @@ def test_a_share_of_the_rows_is_read_once_in_the_batches_of_one_device(num_repli
     assert sorted(row for batch in alone for row in batch) == rows.tolist()
     shares = [batches(rank, num_replicas) for rank in range(num_replicas)]
     assert sorted(batch for share in shares for batch in share if batch) == sorted(alone)
+
+
+def test_short_and_long_batches_come_in_an_order_of_their_own_in_every_epoch():
+    sampler = make([(n, n) for n in range(1, 61)])
+    longest = [[max(batch) for batch in epoch(sampler, number)] for number in (0, 1, 2)]
+    assert len(longest[0]) > 5
+    assert all(order != sorted(order) for order in longest)
+    assert longest[0] != longest[1]

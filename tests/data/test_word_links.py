@@ -97,6 +97,14 @@ def test_an_unknown_word_of_a_word_tokenizer_is_a_word(tmp_path: Path) -> None:
     assert project(tmp_path, *args, [(3, 3), (3, 1)], "word") == [[(2, 1)], []]
 
 
+def test_a_digest_is_of_the_links_and_of_the_rows_that_have_them(tmp_path: Path) -> None:
+    words = [(2, 2)] * 2
+    of_rows = ([[(0, 0)], []], [[], [(0, 0)]], [[(0, 1)], []], [[(0, 0)], []])
+    found = [stored(tmp_path / str(number), links, words).digest for number, links in enumerate(of_rows)]
+    assert len(set(found)) == 3
+    assert found[0] == found[3]
+
+
 def test_words_are_those_of_the_alignment_of_a_translation() -> None:
     random, model = Random(5), Pieces(["▁a", "b", "▁", "▁▁c", "d"])
     marks = Marks.of(model, whole_words=False)

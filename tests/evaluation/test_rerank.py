@@ -229,6 +229,17 @@ def test_what_does_not_fit_is_refused(
     assert not Path("output.txt").exists()
 
 
+def test_the_file_of_a_model_is_no_output(
+    models: dict[str, Path], files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = next(models["reverse"].rglob("best.ckpt")) if models["reverse"].is_dir() else models["reverse"]
+    content = model.read_bytes()
+    with pytest.raises(SystemExit, match=r"^2$"):
+        main([*files[:2], str(model), "--reverse", str(models["reverse"]), "--weights", "1", "--device", "cpu"])
+    assert "are one file" in capsys.readouterr().err
+    assert model.read_bytes() == content
+
+
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [

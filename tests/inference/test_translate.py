@@ -449,6 +449,34 @@ def test_a_checkpoint_inside_the_run_that_is_read_is_no_output(file: Path, tmp_p
     assert best.read_bytes() == file.read_bytes()
 
 
+@pytest.mark.parametrize("name", ["model.safetensors", "source.model"])
+def test_a_file_of_a_published_model_that_is_read_is_no_output(file: Path, tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "published"
+    write_published(read_checkpoint(file), folder)
+    content = (folder / name).read_bytes()
+    with pytest.raises(UserError, match=rf"^ckpt_path and output are one file, .+/{name}; give each its own$"):
+        run(tmp_path, folder, b"the cat\n", f"output={folder / name}")
+    assert (folder / name).read_bytes() == content
+
+
+def test_an_output_that_may_not_be_written_is_not_replaced(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tests may run as root, who may write all files."""
+    old, whole = tmp_path / "old.txt", Path.open
+
+    def opened(path: Path, mode: str = "r", *given: Any, **options: Any) -> Any:
+        if path == old and mode == "r+b":
+            raise PermissionError(13, "Permission denied", str(path))
+        return whole(path, mode, *given, **options)
+
+    old.write_bytes(b"before")
+    monkeypatch.setattr(Path, "open", opened)
+    with pytest.raises(UserError, match=rf"{old}.*Permission denied"):
+        run(tmp_path, file, b"the cat\n", f"output={old}")
+    assert old.read_bytes() == b"before"
+
+
 def test_an_interrupted_translation_leaves_the_files_of_before_and_its_lines_beside(
     file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

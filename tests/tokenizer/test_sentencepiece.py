@@ -401,6 +401,40 @@ def test_a_cached_model_is_of_one_set_of_options() -> None:
     bpe = {"kind": ("bpe", 100)}
     others = [{}, {"character_coverage": 0.5}, {"byte_fallback": True}, {"user_defined_symbols": ["a"]}]
     assert len({key(**bpe, **other) for other in others}) == 4
+    kinds = [(kind, size) for kind in ("unigram", "bpe", "char", "word") for size in (100, 101)]
+    assert len({key(kind=kind) for kind in kinds}) == 8
+
+
+@pytest.mark.parametrize("model_type", ["unigram", "bpe"])
+def test_segmentations_of_two_vocabularies_are_each_sampled_by_its_own_model(model_type) -> None:
+    tokenizer = make(model_type, joint=False, alpha=0.3, vocab_size=44)
+    for texts, encode, decode in (
+        (TARGETS, tokenizer.encode_target, tokenizer.decode_target),
+        (SOURCES, tokenizer.encode_source, tokenizer.source_model.decode),
+    ):
+        drawn = [ids[:-1] if ids[-1] == tokenizer.eos_id else ids for ids in encode(texts, sample=True, seed=1)]
+        assert drawn != [ids[: len(ids)] for ids in encode(texts)]
+        assert decode(drawn) == texts
+
+
+def test_two_tokenizers_with_other_targets_are_not_the_same() -> None:
+    def fingerprint(targets: list[str]) -> str:
+        tokenizer = SentencePieceTokenizer("word", 1000, False, 0.0, None)
+        tokenizer.train(SOURCES, targets)
+        return tokenizer.fingerprint
+
+    assert fingerprint(TARGETS) != fingerprint([text.replace("chat", "chien") for text in TARGETS])
+    assert fingerprint(TARGETS) == fingerprint(TARGETS)
+
+
+def test_long_lines_are_learned_from_and_no_character_is_replaced() -> None:
+    tokenizer = SentencePieceTokenizer("word", 1000, True, 0.0, None)
+    tokenizer.train(["mot " * 2000 + "unique", "a b"], ["c"])
+    assert tokenizer.unk_id not in tokenizer.encode_target(["unique"])[0]
+    text = "½ … \ufb01n 1ª m²"
+    tokenizer = SentencePieceTokenizer("bpe", 20, True, 0.0, None)
+    tokenizer.train([text], [text])
+    assert tokenizer.decode_target(tokenizer.encode_target([text])) == [text]
 
 
 @pytest.mark.parametrize("vocab_size", ["auto", 60])
