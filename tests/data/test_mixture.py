@@ -188,6 +188,27 @@ def test_validation_pairs_do_not_take_the_order_of_a_corpus_with_columns_of_its_
     assert list(mixture({"own": own} | headed | corpora, tmp_path, **given).splits["val"].sources) == ["a fr"]
 
 
+def test_a_corpus_may_be_a_split_of_a_data_set(corpora: Any, tmp_path: Path) -> None:
+    folder = tmp_path / "set"
+    folder.mkdir()
+    for split in ("train", "extra"):
+        table = pa.table({side: [f"{split} {n}{side}" for n in range(20)] for side in ("en", "fr")})
+        pq.write_table(table, folder / f"{split}.parquet")
+    for split, options in (("train", {}), ("extra", {"split": "extra"})):
+        found = mixture({"set": {"path": str(folder)} | options}, tmp_path)
+        assert {source.split()[0] for source in found.splits["train"].sources} == {split}
+
+
+def test_pairs_whose_links_are_given_are_those_of_all_corpora_whatever_their_weights(
+    corpora: Any, tmp_path: Path
+) -> None:
+    options = COMMON | {"cache_dir": str(tmp_path / "cache")}
+    corpus = MixtureCorpus(corpora=corpora, weights={"europarl": 0}, cleaning=Cleaning(), **options)
+    pairs = [pair for chunk in corpus.training_pairs() for pair in chunk]
+    assert len(pairs) == sum(SIZES.values())
+    assert [pairs[0], pairs[-1]] == [("europarl 0", "europarl 0 fr"), ("news 59", "news 59 fr")]
+
+
 def test_a_corpus_of_weight_0_is_not_read(corpora: Any, tmp_path: Path) -> None:
     file = Path(corpora["news"]["train"])
     file.write_text(file.read_text() + "alone\n")

@@ -78,6 +78,30 @@ def test_every_head_and_mean_has_a_row_and_the_best_is_marked(
     assert run(f"links={tmp_path / 'again'}", pairs)["links"] == found[best]
 
 
+def test_words_may_be_counted_from_1_and_the_target_be_first(pairs: str, tmp_path: Path) -> None:
+    """One gold standard and one set of links, in each of the ways that files write them."""
+    texts = {"source": [SOURCE, "the cat"], "target": [TARGET, "le chat"]}
+    gold = [[(0, 0), (2, 1), (3, 2)], [(0, 0), (1, 1)]]
+    links = [[(0, 0), (2, 1), (3, 3)], [(0, 1)]]
+
+    def written(name: str, rows: list[Any]) -> Path:
+        (tmp_path / name).write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+        return tmp_path / name
+
+    def pharaoh(name: str, of_pairs: Any, turned: bool = False, start: int = 0) -> Path:
+        rows = [[(b, a) if turned else (a, b) for a, b in of_pair] for of_pair in of_pairs]
+        return written(name, [" ".join(f"{a + start}-{b + start}" for a, b in row) for row in rows])
+
+    sides = [written(name, rows) for name, rows in texts.items()]
+    plain = [f"pairs=[{sides[0]},{sides[1]}]", f"gold={pharaoh('gold', gold)}", f"links={pharaoh('links', links)}"]
+    expected = run(*plain)["links"]
+    assert 0 < expected.error_rate < 100
+    assert run(*plain[::2], f"gold={pharaoh('gold1', gold, start=1)}", "gold_start=1")["links"] == expected
+    turned = [f"gold={pharaoh('goldt', gold, True)}", f"links={pharaoh('linkst', links, True)}", "target_first=true"]
+    assert run(plain[0], *turned, f"output={tmp_path / 'out'}")["links"] == expected
+    assert (tmp_path / "out").read_bytes() == (tmp_path / "linkst").read_bytes()
+
+
 def test_one_head_alone_is_measured_where_it_is_chosen(model: str, pairs: str) -> None:
     every = run(model, pairs, "alignment_shift=true")
     found = run(model, pairs, "alignment_layer=1", "alignment_head=0", "alignment_shift=true")

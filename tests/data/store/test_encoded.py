@@ -152,6 +152,20 @@ def test_cuts_are_kept_and_used_again(
     assert list(sampler(found, cache=tmp_path)) == list(first)
 
 
+def test_cuts_are_kept_for_each_limit_and_number_of_devices(tokenizer: SentencePieceTokenizer, tmp_path: Path) -> None:
+    found = encode_split(split(), tokenizer, tmp_path)
+    limits = [
+        {"num_replicas": 1},
+        {"num_replicas": 2},
+        {"num_replicas": 3},
+        {"batch_sentences": 5},
+        {"batch_tokens": 90},
+    ]
+    for limit in limits:
+        assert list(sampler(found, cache=tmp_path, **limit)) == list(sampler(found, **limit))
+    assert len(list(tmp_path.glob("batches-*.npz"))) == len(limits)
+
+
 def test_a_complete_encoding_is_read_where_nothing_can_be_written(
     tokenizer: SentencePieceTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
