@@ -20,6 +20,7 @@ from omegaconf import OmegaConf
 from tiny import SENTENCES, write_checkpoint
 
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.inference import serve as serve_module
 from seq2seq_attn.inference.serve import serve
 from seq2seq_attn.inference.translation_server import listen
 
@@ -55,6 +56,16 @@ def run(*overrides: str) -> None:
 def test_a_mistake_is_one_sentence(overrides: list[str], sentence: str, checkpoint: Path) -> None:
     with pytest.raises(UserError, match=sentence):
         run(*(override.format(checkpoint=checkpoint) for override in overrides))
+
+
+def test_the_limits_of_a_batch_and_of_a_source_are_those_of_the_options(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    monkeypatch.setattr(serve_module, "serve_translations", lambda translate, *_, **options: found.append(translate))
+    run(f"ckpt_path={checkpoint}", "port=0", "device=cpu", "max_source_tokens=3")
+    (translation,) = found[0]([" ".join(SENTENCES[:3])])
+    assert any("to 3 tokens" in note for note in translation.notes)
 
 
 def test_a_port_in_use_is_one_sentence_before_a_model_is_loaded() -> None:

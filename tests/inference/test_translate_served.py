@@ -33,10 +33,12 @@ class Echo:
 
     def translate_batch(self, sources: list[list[str]], *, beam_size: int, **options: Any) -> list[Any]:
         Echo.asked.append((len(sources), beam_size))
+        assert options["max_input_length"] == 0  # CTranslate2 would cut long sources without a word
         assert all(0 < len(tokens) < POSITIONS for tokens in sources)
         return [SimpleNamespace(hypotheses=[tokens], scores=[-2.0]) for tokens in sources]
 
     def score_batch(self, sources: list[list[str]], targets: list[list[str]], **options: Any) -> list[Any]:
+        assert options["max_input_length"] == 0
         return [SimpleNamespace(log_probs=[-0.5] * (len(tokens) + 1)) for tokens in targets]
 
 

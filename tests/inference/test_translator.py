@@ -15,6 +15,7 @@ from tiny import SENTENCES, write_checkpoint
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.choose_search import choose_search
 from seq2seq_attn.inference.translator import Translation, Translator, cut_batches
+from seq2seq_attn.search.search import Hypothesis
 
 BEAM = {"name": "beam", "beam_size": 4, "num_best": 3}
 SAMPLES = {"name": "sampling", "num_samples": 3}
@@ -30,6 +31,23 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def translator(file: Path) -> Translator:
     return Translator.load(file, device="cpu")
+
+
+def test_a_batch_has_fewer_sentences_for_more_hypotheses(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[list[int]] = []
+
+    def kept(engine: Any, batches: list[Any], search: Any) -> list[Any]:
+        sizes.append([len(batch.sources) for batch in batches])
+        return [[[Hypothesis([], 0.0, 0.0)]] * len(batch.sources) for batch in batches]
+
+    monkeypatch.setattr(type(translator.engine), "translate_batches", kept)
+    for search in ("greedy", "beam"):
+        translator.translate(SENTENCES[:1] * 60, search=search, batch_sentences=100, batch_tokens=400)
+    greedy, beam = sizes
+    assert sum(greedy) == sum(beam) == 60
+    assert 2 * max(beam) < max(greedy)
 
 
 def test_the_tokenizer_is_hashed_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
