@@ -274,12 +274,10 @@ def check_kinds(key: str, node: Any, slot: str) -> None:
     """
     if not isinstance(node, dict):
         return
-    found = class_named(str(node.get("_target_")))
-    if found is not None and slot in SLOTS and not issubclass(found, get_class(SLOTS[slot][1])):
+    found = class_named(str(node.get("_target_"))) if slot in SLOTS else None
+    if found is not None and not issubclass(found, get_class(SLOTS[slot][1])):
         kind = SLOTS[slot][1].rpartition(".")[2]
-        raise UserError(
-            f"{key}._target_={node['_target_']} is not a {kind}, as {slot} takes; give a class of that kind"
-        )
+        raise UserError(f"{key}._target_={node['_target_']} is not a {kind}; give a class of that kind")
     for name, child in node.items():
         check_kinds(f"{key}.{name}", child, str(name) if "_target_" in node else slot)
 

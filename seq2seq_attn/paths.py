@@ -6,7 +6,8 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
@@ -27,18 +28,25 @@ def demo_directory() -> Path:
     return inside if inside.is_dir() else Path(__file__).parents[1] / "data" / "demo"
 
 
+def own_folders(sources: Iterable[Any]) -> Iterator[Path | Traversable]:
+    """Yield the folders of YAML files that the command line names, of those that Hydra searches."""
+    for source in sources:
+        if "command-line" in source.provider and source.schema in ("file", "pkg"):
+            yield Path(source.path) if source.schema == "file" else files(source.path)
+
+
 def check_file_names(folders: Iterable[Path | Traversable]) -> None:
-    """Refuse a folder of the user's YAML files if it has one of the name of a file of `conf`, which Hydra reads.
+    """Refuse folders of the user's in which a YAML file has the name of one in `conf`, which Hydra reads in its place.
 
     Raises:
-        UserError: if it has, unless both are the same.
+        UserError: for such a file, unless both are the same.
     """
     conf = conf_directory()
     for folder in folders:
         for file in sorted(conf.rglob("*.yaml")):
             own = folder.joinpath(*file.relative_to(conf).parts)
             if own.is_file() and own.read_bytes() != file.read_bytes():
-                raise UserError(f"{own} is not read, since {file} has the same name and comes first; rename it")
+                raise UserError(f"{own} is not read, since {file} has the same name and comes first; rename yours")
 
 
 def search_path(folder: Path) -> str:

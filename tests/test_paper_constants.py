@@ -15,8 +15,8 @@ CONSTANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "train": ("Szegedy et al. 2016, section 7; Vaswani et al. 2017, 5.4", {"label_smoothing": 0.1}),
     "optimizer/adam": ("Vaswani et al. 2017, 5.3", {"betas": [0.9, 0.98], "eps": 1e-9}),
     "optimizer/adamw": ("Vaswani et al. 2017, 5.3", {"betas": [0.9, 0.98], "eps": 1e-9}),
-    "optimizer/muon": ("Liu et al. 2025, 2.1", {"momentum": 0.95, "ns_steps": 5, "betas": [0.9, 0.98], "eps": 1e-9}),
-    "scheduler/wsd": ("Hu et al. 2024, 4.2", {"decay_share": 0.1, "final_share": 0.0}),
+    "optimizer/muon": ("Liu et al. 2025", {"momentum": 0.95, "ns_steps": 5}),
+    "scheduler/wsd": ("Hu et al. 2024", {"decay_share": 0.1}),
     "position/sinusoidal": ("Vaswani et al. 2017, 3.5", {"base": 10000.0}),
     "position/rotary": ("Su et al. 2021, 3.2", {"base": 10000.0}),
     "position/t5": ("Raffel et al. 2020, 2.1", {"num_buckets": 32, "max_distance": 128}),
@@ -26,8 +26,8 @@ CONSTANTS: dict[str, tuple[str, dict[str, Any]]] = {
         "Lewis et al. 2020, 2.2 and 5.1",
         {"noise_density": 0.3, "mean_span_length": 3.0, "permute_sentences": True},
     ),
-    "search/mbr": ("Eikema and Aziz 2022, 3", {"by_probability": False}),
-    "search/diverse_beam": ("Vijayakumar et al. 2016, 5.1", {"diversity": 0.5}),
+    "search/mbr": ("Eikema and Aziz 2022", {"by_probability": False}),
+    "search/diverse_beam": ("Vijayakumar et al. 2016, 0.2 to 0.8", {"diversity": 0.5}),
 }
 
 

@@ -6,7 +6,6 @@ import sys
 from contextlib import suppress
 from difflib import get_close_matches
 from importlib import import_module
-from pathlib import Path
 
 from seq2seq_attn import __version__
 from seq2seq_attn.errors import UserError, reports_user_errors
@@ -56,15 +55,10 @@ def main() -> None:
         return
     if not words or words[0] in ("-h", "--help"):
         if words[1:]:
-            from seq2seq_attn.cli.choices import print_choices
+            from seq2seq_attn.cli.choices import config_dir, print_choices
 
-            folder = None
-            if words[2:]:
-                from seq2seq_attn.cli.completion import config_dir
-
-                folder = config_dir(words[2:])
             with suppress(BrokenPipeError):
-                print_choices(words[1], *([] if folder is None else [Path(folder).expanduser()]))
+                print_choices(words[1], config_dir(words[2:]))
             drop_unwritten()
             return
         listed = "\n".join(f"  {name:20}  {text}" for name, (_, text) in SUBCOMMANDS.items())

@@ -3,19 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
-from itertools import pairwise
+from collections.abc import Collection
 
 from hydra.plugins.completion_plugin import CompletionPlugin
 
-FLAGS = ("--config-dir", "-cd")
-
-
-def config_dir(words: Sequence[str]) -> str | None:
-    """Return the folder that a command line gives by `--config-dir`; None: it gives none."""
-    given = [following for word, following in pairwise(words) if word in FLAGS]
-    given += [word.partition("=")[2] for word in words if word.startswith("--config-dir=")]
-    return given[-1] if given else None
+from seq2seq_attn.cli.choices import FLAGS, config_dir
 
 
 def query_flags() -> list[str] | None:

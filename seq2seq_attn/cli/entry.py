@@ -6,10 +6,8 @@ import json
 import os
 import select
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,13 +16,13 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
-from seq2seq_attn.cli.completion import config_dir as config_dir_of
+from seq2seq_attn.cli.choices import config_dir as config_dir_of
 from seq2seq_attn.cli.completion import query_flags
 from seq2seq_attn.cli.config_errors import sentence_of_composition
 from seq2seq_attn.distributed.rank_overrides import is_override, overrides_of_rank
 from seq2seq_attn.distributed.run_lock import UNTIL_EXIT
 from seq2seq_attn.errors import EXIT_CODE, causes, command, sentence_of
-from seq2seq_attn.paths import check_file_names, conf_directory
+from seq2seq_attn.paths import check_file_names, conf_directory, own_folders
 from seq2seq_attn.process import (
     drop_unwritten,
     find_own_plugins,
@@ -121,13 +119,6 @@ def run_job(task: Callable[[DictConfig], None], config: DictConfig) -> None:
             print(printable(f"job {job}: {sentence}"), file=sys.stderr)
             raise
         refuse(sentence)
-
-
-def own_folders(sources: Iterable[Any]) -> Iterator[Path | Traversable]:
-    """Yield the folders of YAML files that the command line names, of those that Hydra searches."""
-    for source in sources:
-        if "command-line" in source.provider and source.schema in ("file", "pkg"):
-            yield Path(source.path) if source.schema == "file" else files(source.path)
 
 
 def refuse(sentence: str) -> NoReturn:

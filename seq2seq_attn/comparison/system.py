@@ -52,8 +52,8 @@ def read_system(path: Path, split: str) -> System:
     versions = file.with_suffix(".references")
     if not versions.is_file():
         return System(str(path), sources, hypotheses, [[reference] for reference in first], *known)
-    references = [line.split("\t") for line in read_lines(versions)]
-    if not all(f"nrefs:{len(options)}" in counts_of(known[0]) for options in references):
+    references, counts = [line.split("\t") for line in read_lines(versions)], counts_of(known[0])
+    if not all(f"nrefs:{len(options)}" in counts for options in references):
         references = list(map(without_fillers, references))
     if [printable(options[0]) for options in references] != [printable(reference) for reference in first]:
         raise UserError(f"{versions} does not belong to {file}; give the folder that both were written to")

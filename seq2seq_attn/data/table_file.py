@@ -79,8 +79,8 @@ class TabSeparatedFile(Table):
         rows = [line.split("\t") for line in decoded_lines(block)[0]]
         if len(rows) > 1 and all(is_quoted(field) for row in rows for field in row):
             raise UserError(
-                f"{path}: every field of its first {len(rows)} lines is in quotation marks, which would be read as a "
-                "part of it; if they are not, name the file .csv"
+                f"{path}: every field of its first {len(rows)} lines is in quotation marks, which would be read as "
+                "part of the text; if they only enclose it, name the file .csv"
             )
         self._choose(choice, 1, rows[0])
 

@@ -18,6 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.distributed.run_lock import UNTIL_EXIT, is_locked, only_process_in
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.paths import check_file_names, own_folders
 from seq2seq_attn.sweep.job import COMPLETE, FAILED, RECORD, RUNNING, WAITING, Job
 from seq2seq_attn.sweep.job_task import JobTask
 from seq2seq_attn.sweep.stopping import stopping_jobs
@@ -60,6 +61,7 @@ class Sweep:
             raise UserError("each job of a sweep starts its own processes; start the sweep without torchrun and srun")
         typed: Any = OmegaConf.to_container(config.hydra.overrides.hydra, resolve=False)
         check_folders(typed)
+        check_file_names(own_folders(config.hydra.runtime.config_sources))
         params: Any = OmegaConf.to_container(config.hydra.sweeper.params or OmegaConf.create())
         given = [*(f"{key}={value}" for key, value in params.items()), *arguments]
         parser = OverridesParser.create(config_loader=hydra_context.config_loader)

@@ -185,6 +185,11 @@ def test_help_of_a_group_has_the_choices_of_the_user(
     assert {"dot", "laplace"} <= {line.split()[0] for line in lines}
     assert str(folder) in last
     assert str(CONF / "attention" / "score") in last
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "one.yaml").write_text("# A group of mine\na: 1\n")
+    monkeypatch.setattr(sys, "argv", ["seq2seq-attn", "--help", "mine", f"--config-dir={tmp_path}"])
+    main()
+    assert capsys.readouterr().out.startswith("  one  A group of mine\n")
     monkeypatch.setattr(sys, "argv", ["seq2seq-attn", "--help", "attention/score", "--config-dir=nowhere"])
     with pytest.raises(SystemExit, match="2"):
         main()

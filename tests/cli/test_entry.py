@@ -294,6 +294,7 @@ def test_config_directory_inside_the_package_comes_first(tmp_path):
     for name in (
         "__init__.py",
         "cli/__init__.py",
+        "cli/choices.py",
         "cli/completion.py",
         "cli/entry.py",
         "cli/config_errors.py",

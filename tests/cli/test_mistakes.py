@@ -101,5 +101,5 @@ def test_a_file_that_would_not_be_read_is_named(given: str, tmp_path: Path) -> N
     own.write_text("beam_size: 3\n")
     answered = done(ROOT / "translate.py", given.format(tmp_path), "ckpt_path=run", folder=tmp_path)
     file = ROOT / "conf" / "search" / "beam.yaml"
-    sentence = f"{own} is not read, since {file} has the same name and comes first; rename it\n"
+    sentence = f"{own} is not read, since {file} has the same name and comes first; rename yours\n"
     assert (answered.returncode, answered.stderr) == (2, sentence)

@@ -267,6 +267,16 @@ def test_a_folder_that_a_sweep_does_not_read_is_refused(override: str, folder: P
     ]
 
 
+def test_a_file_that_would_not_be_read_is_refused_before_any_job(folder: Path) -> None:
+    own = folder / "mine" / "search" / "beam.yaml"
+    own.parent.mkdir(parents=True)
+    own.write_text("beam_size: 3\n")
+    code, out, error = swept(folder, "seed=1,2", f"hydra.searchpath=[{folder / 'mine'}]", "hydra.sweep.dir=sweep")
+    assert (code, out, begun(folder), (folder / "sweep").exists()) == (2, [], [], False)
+    (sentence,) = error
+    assert sentence.startswith(f"{own} is not read, since ")
+
+
 def test_an_interval_is_no_grid(folder: Path) -> None:
     code, _, error = swept(folder, "x=interval(0,1)")
     assert (code, len(error), begun(folder)) == (2, 1, [])
