@@ -22,7 +22,7 @@ from torch import nn
 
 from seq2seq_attn.checkpoint.exact_resume import adopt, count_for_devices, reschedule
 from seq2seq_attn.checkpoint.load import read_checkpoint
-from seq2seq_attn.checkpoint.resume import changes, in_folders, read_recorded
+from seq2seq_attn.checkpoint.resume import changes, in_folders, read_recorded, results_of_complete
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.scheduler.schedule import cosine, inverse_sqrt
 
@@ -230,6 +230,24 @@ def test_a_complete_run_says_that_it_is_too_short_for_what_was_changed(
         f"{run} is complete; nothing is left to train with optimizer.lr 0.05 → 0.1; give a higher trainer.max_epochs, "
         "or callback.early_stopping.patience if it stopped early"
     ]
+
+
+@pytest.mark.parametrize("name", ["max_epochs", "max_steps", "max_time"])
+def test_a_complete_run_goes_on_where_a_limit_has_changed(name: str, tmp_path: Path) -> None:
+    config = OmegaConf.create({"resume": "auto", "trainer": {name: 1}})
+    OmegaConf.save(config, tmp_path / "config.yaml")
+    (tmp_path / "results.json").write_text('{"steps": 7}', encoding="utf-8")
+    assert results_of_complete(config, tmp_path) == {"steps": 7}
+    assert results_of_complete(OmegaConf.merge(config, {"trainer": {name: 2}}), tmp_path) is None
+
+
+@pytest.mark.parametrize("option", ["amsgrad", "centered"])
+def test_a_complete_run_is_another_with_an_optimizer_of_other_states(option: str, tmp_path: Path) -> None:
+    config = OmegaConf.create({"resume": "auto", "optimizer": {option: False}})
+    OmegaConf.save(config, tmp_path / "config.yaml")
+    (tmp_path / "results.json").write_text('{"steps": 7}', encoding="utf-8")
+    with pytest.raises(UserError, match=f"was trained with other options: optimizer.{option} False → True; give them"):
+        results_of_complete(OmegaConf.merge(config, {"optimizer": {option: True}}), tmp_path)
 
 
 def test_another_run_from_the_checkpoint_may_choose_its_best_by_another_figure(

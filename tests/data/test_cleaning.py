@@ -31,10 +31,17 @@ def test_french_blanks_stay_on_request():
     assert Cleaning(normalize_spaces=False).normalize_text("  Été\u202f!  Oui ") == "Été\u202f! Oui"
 
 
+def test_tabs_are_blanks_whether_or_not_french_blanks_stay() -> None:
+    for normalize_spaces in (True, False):
+        cleaning = Cleaning(normalize_spaces=normalize_spaces)
+        assert [cleaning.normalize_text(text) for text in ("\tUn\t \tété\t", "\t")] == ["Un été", ""]
+
+
 def test_every_step_counts_what_it_drops():
     cleaning = Cleaning(min_words=2, max_words=5, max_characters=30, max_ratio=2, deduplicate=True)
-    good = pair("a b", "c d")
+    good, longest = pair("a b", "c d"), pair("a b", f"c {'d' * 28}")
     pairs = [
+        longest,
         good,
         pair("", "c d"),
         pair("a b", ""),
@@ -46,7 +53,7 @@ def test_every_step_counts_what_it_drops():
         pair("a b", "c e"),
     ]
     kept, counts = cleaning.drop(pairs)
-    assert kept == [good, pair("a b", "c e")]
+    assert kept == [longest, good, pair("a b", "c e")]
     assert counts == {
         "dropped, empty side": 2,
         "dropped, over 30 characters": 1,

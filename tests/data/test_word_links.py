@@ -97,6 +97,22 @@ def test_an_unknown_word_of_a_word_tokenizer_is_a_word(tmp_path: Path) -> None:
     assert project(tmp_path, *args, [(3, 3), (3, 1)], "word") == [[(2, 1)], []]
 
 
+def test_each_side_has_the_words_of_its_own_tokenizer(tmp_path: Path) -> None:
+    pieces = Pieces(["▁a", "▁b"])
+    tokenizer = tokenizer_of("unigram", pieces, pieces)
+    ids = [pieces.ids("▁a <unk> ▁b")]  # three words of a word tokenizer; of subwords, the second goes on with the first
+    batch = collate_pairs(ids, ids, [0], **SPECIALS)
+    for words, types in (((2, 3), ("unigram", "word")), ((3, 2), ("word", "unigram"))):
+        tokenizer.model_type, tokenizer.target_model_type = types
+        links = stored(tmp_path / types[0], [[(words[0] - 1, words[1] - 1)]], [words])
+        assert TokenLinks(links, tokenizer)(batch)[0].nonzero().tolist() == [[2, 2]]
+
+
+def test_a_side_of_more_words_than_are_counted_has_no_links(tmp_path: Path) -> None:
+    links = stored(tmp_path, [[], [(0, 0)]], [(65_536 + 1, 65_536 + 1), (65_534, 1)])
+    assert links.words.tolist() == [[65_535, 65_535], [65_534, 1]]  # not [1, 1], as two short sentences have
+
+
 def test_a_digest_is_of_the_links_and_of_the_rows_that_have_them(tmp_path: Path) -> None:
     words = [(2, 2)] * 2
     of_rows = ([[(0, 0)], []], [[], [(0, 0)]], [[(0, 1)], []], [[(0, 0)], []])

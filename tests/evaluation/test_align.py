@@ -13,7 +13,7 @@ import torch
 from beartype.roar import BeartypeDecorHintPep585DeprecationWarning
 from configs import CONF
 from hydra import compose, initialize_config_dir
-from small_checkpoint import write_checkpoint
+from small_checkpoint import small_tokenizer, write_checkpoint
 
 from seq2seq_attn.alignment import attention_links, tatoeba_gold
 from seq2seq_attn.alignment.gold import read_aligned_pairs, read_pharaoh
@@ -24,6 +24,7 @@ from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 with warnings.catch_warnings():
     # OmegaConf's DictConfig, in our annotations, derives from names of `typing` that are deprecated.
     warnings.simplefilter("ignore", BeartypeDecorHintPep585DeprecationWarning)
+    from seq2seq_attn.evaluation import align as module
     from seq2seq_attn.evaluation.align import align
 
 SOURCE, TARGET = "a black dog sleeps", "un chien noir dort !"
@@ -100,6 +101,35 @@ def test_words_may_be_counted_from_1_and_the_target_be_first(pairs: str, tmp_pat
     turned = [f"gold={pharaoh('goldt', gold, True)}", f"links={pharaoh('linkst', links, True)}", "target_first=true"]
     assert run(plain[0], *turned, f"output={tmp_path / 'out'}")["links"] == expected
     assert (tmp_path / "out").read_bytes() == (tmp_path / "linkst").read_bytes()
+
+
+def test_words_are_lowercased_on_request(pairs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "pairs.txt").write_text("A Dog ||| Un Chien  0-0 1-1\n", encoding="utf-8")
+    (tmp_path / "links").write_text("0-0\n", encoding="utf-8")
+    seen = []
+    monkeypatch.setattr(module, "link_files", lambda _, read: seen.append(read) or {"links": {"links": [[]]}})
+    for given in ("false", "true"):
+        run(f"links={tmp_path / 'links'}", pairs, f"lowercase={given}")
+    assert [read[0].source + read[0].target for read in seen] == [
+        ["A", "Dog", "Un", "Chien"],
+        ["a", "dog", "un", "chien"],
+    ]
+
+
+def test_a_pair_may_fill_the_positions_of_its_model_but_not_exceed_them(pairs: str, tmp_path: Path) -> None:
+    sentences = [SOURCE, TARGET, "the cat", "le chat"]
+    tokenizer, model = small_tokenizer(sentences), tmp_path / "p.ckpt"
+    words = tokenizer.encode_source(SOURCE.split()), tokenizer.encode_target(TARGET.split())
+    needed = max(sum(map(len, side)) for side in words) + 1  # the end
+    for positions in (needed, needed - 1):
+        given = ["model=transformer", "position=learned", f"position.max_length={positions}"]
+        given += [f"model.{part}.dim=16" for part in ("encoder", "decoder")]
+        write_checkpoint(model, *given, "model.embedding_dim=16", sentences=sentences)
+        if positions == needed:
+            run(f"ckpt_path={model}", pairs)
+        else:
+            with pytest.raises(UserError, match=f"has {needed} tokens, and the model has positions for {positions};"):
+                run(f"ckpt_path={model}", pairs)
 
 
 def test_one_head_alone_is_measured_where_it_is_chosen(model: str, pairs: str) -> None:

@@ -94,6 +94,26 @@ def test_a_source_is_read_as_it_was_translated(
     assert Path("output.txt").read_text("utf-8").split("\n") == [*(texts[0] for texts in TEXTS), ""]
 
 
+def test_a_long_translation_is_scored_by_as_many_tokens_as_the_model_has_positions_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = SENTENCES[8]
+    tokens = loaded(write_checkpoint(tmp_path / "any.ckpt", "model=transformer")).tokenizer.encode_target([text])[0]
+    whole = Sentence("best.txt, line 1", text, [text], np.zeros((1, 1)))
+    asked: list[int] = []
+
+    def encoded(*given: Any) -> Any:
+        asked.append(given[2])
+        return [tokens[: given[2]]], [tokens[: given[2]]]
+
+    monkeypatch.setattr(rerank, "encode_pairs", encoded)
+    for limit, most in ((len(tokens) + 1, len(tokens)), (len(tokens), len(tokens) - 1), (2000, 512)):
+        given = ["model=transformer", "position=learned", f"position.max_length={limit}"]
+        scorer = rerank.load_scorer(str(write_checkpoint(tmp_path / "limited.ckpt", *given)), False, "cpu", ())
+        scorer.scores([whole], 100)
+        assert asked[-1] == most
+
+
 def test_an_interrupt_keeps_the_lines_that_are_chosen(
     models: dict[str, Path], files: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
