@@ -301,6 +301,18 @@ def test_a_language_model_scores_a_text_a_column_and_one_of_two_files_alike(
         evaluate(config(str(checkpoints["rnn"]), tmp_path / "rnn", f"score={one}"))
 
 
+def test_pairs_are_scored_in_the_precision_that_is_given(checkpoints: dict[str, Path], tmp_path: Path) -> None:
+    file = write(tmp_path / "pairs.tsv", ["\t".join(pair) for pair in PAIRS[:5]])
+    found = {}
+    for precision in ("32-true", "64-true", "bf16-true", "bf16-mixed"):
+        evaluate(config(str(checkpoints["transformer"]), tmp_path, f"score={file}", f"precision={precision}"))
+        found[precision] = [row[0] for row in rows(tmp_path)]
+    assert found["64-true"] == pytest.approx(found["32-true"], rel=1e-4)
+    for precision in ("bf16-true", "bf16-mixed"):
+        assert found[precision] == pytest.approx(found["32-true"], rel=0.1)
+        assert found[precision] != pytest.approx(found["32-true"], rel=1e-4)
+
+
 def test_a_precision_that_does_not_exist_is_refused(checkpoints: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^precision=bf17 does not exist; choose from: 32-true, bf16-mixed, "):
         evaluate(config(str(checkpoints["rnn"]), tmp_path, "score=pairs.tsv", "precision=bf17"))

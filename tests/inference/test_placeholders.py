@@ -49,13 +49,15 @@ def test_a_tag_goes_with_its_word(source: str, expected: str) -> None:
 def test_tags_are_put_into_other_hypotheses_only_where_they_are_read(alternatives: bool) -> None:
     other = Translation("le chat", -2.0, -1.0, ["▁le", "▁chat"], [], [], [])
     passes: list[Translation] = []
+    limits: list[dict[str, Any]] = []
 
     class Made:
         def translate(self, texts: list[str], **_: Any) -> list[Translation]:
             return [other._replace(log_prob=-1.0, alternatives=[other]) for _ in texts]
 
-        def attentions(self, texts: list[str], translations: list[Translation], **_: Any) -> Any:
+        def attentions(self, texts: list[str], translations: list[Translation], **given: Any) -> Any:
             passes.extend(translations)
+            limits.append(given)
             return ((row, []) for row in range(len(texts)))
 
         def source_words(self, text: str) -> list[list[int]]:
@@ -70,6 +72,7 @@ def test_tags_are_put_into_other_hypotheses_only_where_they_are_read(alternative
     (best,) = answers.translate(["the <x> cat"])
     assert (best.text, len(passes)) == ("le chat <x>", 1 + alternatives)
     assert [one.text for one in best.alternatives] == ["le chat <x>"] * alternatives
+    assert limits == [{"max_source_tokens": 9}]  # as many as were read for the translation
 
 
 def test_words_without_links_leave_a_tag_to_the_next_and_else_at_the_end() -> None:

@@ -10,7 +10,7 @@ import re
 import select
 import warnings
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +153,13 @@ def test_words_are_linked_by_the_guided_head_which_is_said(tmp_path: Path, capsy
     torch.save(checkpoint, model)
     assert capsys.readouterr().err == ""
     assert links() == of_head
-    assert "words are linked by layer 0, head 1, which guided alignment taught; " in capsys.readouterr().err
+    said = "words are linked by layer 0, head 1, which guided alignment taught; "
+    assert said in capsys.readouterr().err
+    run(tmp_path, model, text_of(SENTENCES[:1]), *given[1:3], "placeholders=true")
+    assert said in capsys.readouterr().err
+    several = Translator.load(model, device="cpu", num_processes=2)
+    with closing(several.engine):
+        assert several.guided_head == Heads(0, 1)
 
 
 @pytest.mark.slow  # the test above has the main case

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
@@ -15,10 +16,11 @@ import pytest
 from explorer.served import Answer, Served, running
 from explorer.test_server import wait_until
 from explorer.three_models import translator_of
+from starlette.requests import Request
 from tiny import SENTENCES
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.inference import translation_server
+from seq2seq_attn.inference import json_server, translation_server
 from seq2seq_attn.inference.choose_search import choose_search
 from seq2seq_attn.inference.json_server import server_of
 from seq2seq_attn.inference.translation_server import TranslateEndpoint, application, listen
@@ -149,6 +151,23 @@ def test_an_answer_is_plain_utf_8() -> None:
     assert '"text": "Où ?"'.encode() in body
     assert b"\x1b" not in body
     assert [answer["text"] for answer in json.loads(body)["translations"]] == texts
+
+
+def test_a_client_that_does_not_read_its_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_server, "SEND_SECONDS", 0.05)
+    sent: list[Any] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+        await asyncio.sleep(60 * (message["type"] == "http.response.body"))
+
+    async def receive() -> Any:
+        await asyncio.sleep(60)
+
+    request = Request({"type": "http", "asgi": {"spec_version": "2.4"}}, receive)
+    with pytest.raises(TimeoutError):
+        asyncio.run(json_server.send_body(200, b"12", request, send))
+    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
 
 
 def test_requests_that_wait_are_one_batch_and_have_the_translations_that_they_have_alone(
