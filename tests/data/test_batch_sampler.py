@@ -67,6 +67,26 @@ def test_epochs_and_seeds_differ_in_order_and_membership():
     assert [len(order) for order in orders] == [len(orders[0])] * 3
 
 
+def test_shards_come_in_an_order_of_the_epoch_and_the_seed_and_each_has_an_order_of_its_own():
+    def orders(seed, number):
+        shards = [Lengths(np.full(12, 5), np.full(12, 7))] * 6
+        sampler = TokenBatchSampler(shards, batch_sentences=4, shuffle=True, seed=seed)
+        batches = epoch(sampler, number)
+        assert all(len({row // 12 for row in batch}) == 1 for batch in batches)
+        shard_of = [batch[0] // 12 for batch in batches]
+        assert shard_of[::3] == shard_of[1::3] == shard_of[2::3]  # one after another
+        rows = {
+            shard: [row % 12 for batch in batches if batch[0] // 12 == shard for row in batch] for shard in range(6)
+        }
+        return shard_of[::3], rows
+
+    (first, rows), (second, later), (other, _) = orders(3, 0), orders(3, 1), orders(4, 0)
+    assert sorted(first) == list(range(6))
+    assert first != second != other != first
+    assert rows[0] != later[0]
+    assert len({tuple(one) for one in rows.values()}) == 6
+
+
 def test_without_shuffling_every_epoch_is_sorted_by_length_and_the_same():
     random = np.random.default_rng(0)
     pairs = random.integers(1, 30, (67, 2)).tolist()
