@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 
 from scripts.benchmarks.home_runs import BEST, HOMES, SEEDS
 from scripts.benchmarks.home_tables import Row, Table
-from seq2seq_attn.alignment.heat_map import draw_map, label, readable
-from seq2seq_attn.comparison.weights import NOTHING
+from seq2seq_attn.alignment.heat_map import NOTHING, draw_map, label, readable
 
 NAMED, ACROSS = 12, 4  # attentions of a home whose maps are drawn, and those in a row
 

@@ -14,8 +14,8 @@ from matplotlib.figure import Figure
 
 from seq2seq_attn.alignment.fonts import FONTS
 from seq2seq_attn.alignment.forced_attention import SlotMap
-from seq2seq_attn.alignment.heat_map import draw_map, label, readable
-from seq2seq_attn.comparison.weights import NOTHING, save
+from seq2seq_attn.alignment.heat_map import NOTHING, draw_map, label, readable
+from seq2seq_attn.comparison.weights import save
 from seq2seq_attn.errors import reports_user_errors
 from seq2seq_attn.inference.translator import Translator
 

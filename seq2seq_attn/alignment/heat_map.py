@@ -16,6 +16,7 @@ from seq2seq_attn.alignment.fonts import FONT, FONTS
 from seq2seq_attn.errors import UserError
 
 COLOURS = "magma_r"  # perceptually uniform, and darker is more in black and white too
+NOTHING = "0.88"  # the grey of a place that has no weights
 WORD_MARK = "▁"  # SentencePiece's mark of a word's begin, drawn as a dot, since the block would hide the letters
 # inches, from which all positions are computed: Matplotlib's layout engines take a second a picture
 GAP, MARGIN, TITLE, HEAD_NAME, BAR, BAR_LABELS, BAR_HEIGHT = 0.12, 0.15, 0.3, 0.22, 0.16, 0.62, 1.35

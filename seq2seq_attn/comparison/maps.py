@@ -11,7 +11,7 @@ from jaxtyping import Float
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 
-from seq2seq_attn.alignment.heat_map import COLOURS, MARGIN, label, readable, widest
+from seq2seq_attn.alignment.heat_map import COLOURS, MARGIN, NOTHING, label, readable, widest
 from seq2seq_attn.comparison.draw import plot, svg
 from seq2seq_attn.comparison.read import Run, chosen_by
 from seq2seq_attn.comparison.rows import Row
@@ -22,7 +22,6 @@ KINDS = {
     "self": "What each token of the translation attends to in itself",
 }
 CELL, FONT_SIZE = 0.155, 7.5  # inches, points
-NOTHING = "0.88"  # grey, as in weights.py
 SCALE = (1.6, 0.42)  # inches of the key
 
 

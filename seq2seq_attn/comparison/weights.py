@@ -22,13 +22,12 @@ from PIL.PngImagePlugin import PngInfo
 
 from seq2seq_attn.alignment.fonts import FONTS
 from seq2seq_attn.alignment.forced_attention import SlotMap
-from seq2seq_attn.alignment.heat_map import GAP, HEAD_NAME, MARGIN, draw_map, label, readable, widest
+from seq2seq_attn.alignment.heat_map import GAP, HEAD_NAME, MARGIN, NOTHING, draw_map, label, readable, widest
 from seq2seq_attn.checkpoint.admitted import Trust, add_trust_option
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.inference.translator import Translator
 
 CELL, FONT_SIZE, DPI = 0.115, 6.0, 100  # inches, points: three maps of 25 tokens are as wide as a page
-NOTHING = "0.88"  # grey
 SOFTWARE = "seq2seq-attn draw weights"  # in a picture, by which it may be replaced
 NUM_COLOURS = 256  # of a palette: a third of the bytes of true colour, and no visible difference
 MAPS = ("encoder:0:0", "encoder:1:-1", "cross:-1:0")
