@@ -61,7 +61,7 @@ def sentence_of(error: BaseException) -> str | None:
                 return f"Standard output or a file cannot be written ({cause.strerror}); make room, or write elsewhere"
             return (
                 f"{cause.filename} cannot be written ({cause.strerror}); make room or make it writable, or give "
-                "another hydra.run.dir"
+                "another path, which is hydra.run.dir for a run"
             )
         if isinstance(cause, PermissionError) and cause.filename is not None:
             return f"{cause.filename} cannot be used ({cause.strerror}); change its permissions, or give another path"

@@ -11,11 +11,12 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
 from filelock import FileLock, Timeout
 
-from seq2seq_attn.errors import UserError
+from seq2seq_attn.errors import UNWRITABLE, UserError
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,29 @@ def replacing(file: Path) -> Iterator[BinaryIO]:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+@contextmanager
+def filling(folder: Path) -> Iterator[Path]:
+    """Yield a new folder whose files become those of `folder`, which has none, when all are written.
+
+    Raises:
+        UserError: if there is no room for them, or the folder cannot be written.
+    """
+    target = folder.resolve()
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=f".{target.name}.", dir=target if target.exists() else target.parent) as beside:
+            made = Path(beside) / target.name
+            made.mkdir()
+            yield made
+            target.mkdir(exist_ok=True)
+            for path in made.iterdir():
+                path.rename(target / path.name)
+    except OSError as error:
+        if error.errno not in UNWRITABLE:
+            raise
+        raise UserError(f"{folder} cannot be written ({error.strerror}); make room, or give another folder") from error
 
 
 @contextmanager

@@ -11,8 +11,9 @@ import argparse
 from pathlib import Path
 
 from seq2seq_attn.checkpoint.load import PUBLISHED_OPTIONS, check_saved_options, find_checkpoint, read_checkpoint
-from seq2seq_attn.checkpoint.published import write_published
+from seq2seq_attn.checkpoint.published import check_empty, write_published
 from seq2seq_attn.errors import reports_user_errors
+from seq2seq_attn.files import filling
 
 
 @reports_user_errors
@@ -24,5 +25,7 @@ def main(arguments: list[str] | None = None) -> None:
     file = find_checkpoint(options.run, "RUN")
     checkpoint = read_checkpoint(file)
     check_saved_options(checkpoint["config"], PUBLISHED_OPTIONS, file)
-    write_published(checkpoint, options.folder)
+    check_empty(options.folder)
+    with filling(options.folder) as made:
+        write_published(checkpoint, made)
     print(f"Wrote {options.folder}, which is accepted wherever a run is: ckpt_path={options.folder}")

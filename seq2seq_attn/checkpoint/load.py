@@ -27,6 +27,7 @@ PUBLISHED_OPTIONS = LANGUAGES | dict.fromkeys(("model", "search", "data"), dict)
 PUBLISHED_OPTIONS |= dict.fromkeys(
     ("choices", "guided_alignment", "metric", "trainer", "objective", "tokenizer"), dict | None
 )
+OF_CTRANSLATE2 = "seq2seq_attn.json"  # in a folder of `seq2seq-attn export ctranslate2`
 LARGEST = 2**24  # whole number among a model's options
 
 
@@ -52,6 +53,8 @@ def find_checkpoint(path: str, option: str = "ckpt_path") -> Path:
         for folder in (given / "checkpoints", given):
             if (folder / name).is_file():
                 return folder / name
+    if (given / OF_CTRANSLATE2).is_file():
+        raise UserError(f"{option}={path} is a model for CTranslate2; add engine=ctranslate2, or give the run itself")
     raise UserError(f"{option}={path} holds no checkpoints/best.ckpt or last.ckpt; give a run folder or a .ckpt file")
 
 

@@ -15,7 +15,6 @@ import shutil
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import yaml
@@ -28,6 +27,7 @@ from seq2seq_attn.comparison.read import chosen_by, curve_of, natural, read_log
 from seq2seq_attn.comparison.system import read_system
 from seq2seq_attn.distributed.run_lock import BEST
 from seq2seq_attn.errors import UserError, reports_user_errors
+from seq2seq_attn.files import filling
 from seq2seq_attn.markdown import one_line
 
 CARD = "README.md"
@@ -111,9 +111,7 @@ def export(run: str, folder: Path, options: dict[str, str]) -> None:
     except (TypeError, ValueError, AttributeError) as error:
         damaged = file if run_dir is None else f"results.json or provenance.json of {run_dir}"
         raise UserError(f"{damaged} is damaged ({error}); move it away, and the card is written without it") from error
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=f".{target.name}.", dir=target if target.exists() else target.parent) as beside:
-        made = Path(beside) / target.name
+    with filling(folder) as made:
         write_published(checkpoint, made)
         for name, curve in curves.items():
             label = "nats for each target token" if name == "loss.png" else next(iter(curve))
@@ -123,9 +121,6 @@ def export(run: str, folder: Path, options: dict[str, str]) -> None:
         written = yaml.safe_dump(known.config, sort_keys=False, allow_unicode=True)
         (made / CONFIGURATION).write_text(f"# The options of the training\n{written}", encoding="utf-8")
         (made / CARD).write_text(text, encoding="utf-8")
-        target.mkdir(exist_ok=True)
-        for path in made.iterdir():
-            path.rename(target / path.name)
 
 
 def collect(config: dict[str, Any], run_dir: Path | None, *, is_tested: bool, shows_text: bool) -> Known:

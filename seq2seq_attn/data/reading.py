@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import IO, Any
+from typing import Any
 
 from seq2seq_attn.errors import UserError
 
@@ -26,7 +26,7 @@ OTHER_FORMATS = {
 }
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 COMPRESSED = (*OPENERS, ".zst")
-FORMATS = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2"}
+FORMATS = {".gz": "gzip", ".xz": "xz", ".bz2": "bzip2", ".zst": "zstd"}
 
 
 def read_lines(path: Path) -> list[str]:
@@ -109,9 +109,9 @@ def compression_of(file: str) -> str:
 
 
 def is_damage(error: Exception, path: Path) -> bool:
-    """Return whether a compressed file is damaged, and not out of reach; the module bz2 has no error of its own."""
-    of_bz2 = path.suffix == ".bz2" and isinstance(error, OSError) and error.errno is None
-    return of_bz2 or isinstance(error, gzip.BadGzipFile | EOFError | zlib.error | lzma.LZMAError)
+    """Return whether a compressed file is damaged, and not out of reach; bz2 and Arrow have no errors of their own."""
+    plain = path.suffix in (".bz2", ".zst") and isinstance(error, OSError) and error.errno is None
+    return plain or isinstance(error, gzip.BadGzipFile | EOFError | zlib.error | lzma.LZMAError)
 
 
 def check_format(path: Path) -> None:
@@ -130,8 +130,16 @@ def plain_name(file: str) -> str:
     return file.removesuffix(next(filter(file.endswith, COMPRESSED), ""))
 
 
-def decompressed(raw: IO[bytes], suffix: str) -> Any:
-    """Return the stream of the uncompressed bytes of a file; a plain one is returned as it is."""
+def decompressed(raw: io.BufferedReader, suffix: str) -> Any:
+    """Return the stream of the uncompressed bytes of a file; a plain one is returned as it is.
+
+    Raises:
+        UserError: for a compressed file without any bytes, such as a download that failed; gzip and zstd would read an
+            empty text from it.
+    """
+    if suffix in COMPRESSED and not raw.peek(1):
+        kind = compression_of(raw.name)
+        raise UserError(f"{raw.name} is a damaged {kind} file (it has no bytes); delete it and get it again")
     if suffix == ".zst":
         import pyarrow as pa  # 0.3 s that other files do not pay
 

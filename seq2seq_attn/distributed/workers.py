@@ -9,6 +9,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing import resource_tracker
 from typing import Any, TypeVar, final
 
 from seq2seq_attn.distributed.ranks import end_with
@@ -58,7 +60,8 @@ class Workers:
         pending: deque[Future[Result]] = deque()
         try:
             for task in tasks:
-                pending.append(self._pool.submit(function, *task))
+                with interrupts_held_back():  # the pool starts its workers when it gets tasks
+                    pending.append(self._pool.submit(function, *task))
                 if len(pending) > 2 * self.processes:
                     yield pending.popleft().result()
             while pending:
@@ -68,6 +71,20 @@ class Workers:
                 f"a worker process ended, perhaps for want of memory; run the command again with {self.option}=1 (a "
                 "script of your own needs `if __name__ == '__main__':` around what it calls)"
             ) from error
+
+
+@contextmanager
+def interrupts_held_back() -> Iterator[None]:
+    """Have an interrupt wait, and processes that are started meanwhile never see one, not even before `begin`."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # its start lets interrupts through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def begin(parent: int, start: Callable[[], None] | None) -> None:

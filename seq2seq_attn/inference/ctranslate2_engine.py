@@ -12,7 +12,7 @@ import torch
 
 from seq2seq_attn.alignment.forced_attention import SlotMap
 from seq2seq_attn.checkpoint.admitted import Trust, build
-from seq2seq_attn.checkpoint.load import read_tokenizer
+from seq2seq_attn.checkpoint.load import OF_CTRANSLATE2, read_tokenizer
 from seq2seq_attn.checkpoint.published import regular, tokenizer_state
 from seq2seq_attn.errors import UserError, one_line
 from seq2seq_attn.inference.engine import Engine
@@ -27,7 +27,7 @@ from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 FORMAT = 1
-SETTINGS = "seq2seq_attn.json"  # beside CTranslate2's own files: cleaning, tokenizer and search
+SETTINGS = OF_CTRANSLATE2  # beside CTranslate2's own files: cleaning, tokenizer and search
 COMPUTE_TYPES = (  # auto: the fastest that the device supports
     "auto", "float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16",
 )  # fmt: skip

@@ -28,6 +28,7 @@ from seq2seq_attn.decoder.transformer import DecoderLayer, TransformerDecoder
 from seq2seq_attn.encoder.transformer import TransformerEncoder
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.feed_forward.gated import GatedFeedForward
+from seq2seq_attn.files import filling
 from seq2seq_attn.inference.ctranslate2_engine import FORMAT, SETTINGS, import_ctranslate2
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.nn.residual import Residual
@@ -74,16 +75,16 @@ def export(loaded: Loaded, folder: Path, positions: int = POSITIONS) -> None:
         raise UserError(f"{folder} exists; give a new folder, or delete it")
     spec.validate()
     spec.optimize()  # a tied matrix is written once
-    folder.mkdir(parents=True)
-    spec.save(str(folder))
     config = loaded.config
-    settings = {
-        "format": FORMAT,
-        "positions": min(positions, loaded.model.max_length or positions),
-        "tokenizer": write_tokenizer(loaded.tokenizer.get_state(), folder),
-        "config": {"search": config["search"], "data": {"cleaning": cleaning_options(config["data"])}},
-    }
-    (folder / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
+    with filling(folder) as made:
+        spec.save(str(made))
+        settings = {
+            "format": FORMAT,
+            "positions": min(positions, loaded.model.max_length or positions),
+            "tokenizer": write_tokenizer(loaded.tokenizer.get_state(), made),
+            "config": {"search": config["search"], "data": {"cleaning": cleaning_options(config["data"])}},
+        }
+        (made / SETTINGS).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
 
 def specification(loaded: Loaded, positions: int) -> Any:

@@ -57,5 +57,7 @@ def shown(value: Any) -> str:
         return "a list" if isinstance(value, list) else "an object"
     if isinstance(value, int) and abs(value) > MAX_NUMBER:
         return "a number of many digits"  # Python refuses to print the longest
-    text = value[: MAX_SHOWN + 1] if isinstance(value, str) else str(value)[: MAX_SHOWN + 1]
+    if isinstance(value, int | float):
+        return str(value)
+    text = str(value)[: MAX_SHOWN + 1]
     return f"'{text}'" if len(text) <= MAX_SHOWN else f"'{text[:MAX_SHOWN]}...'"

@@ -18,6 +18,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from seq2seq_attn.errors import UserError, one_line
+from seq2seq_attn.inference.http_connection import HTTPConnection, most_connections
 
 HOST = "127.0.0.1"
 CHUNK = 1 << 18  # bytes that are sent at once
@@ -52,8 +53,8 @@ def server_of(app: ASGIApp, graceful_seconds: int = 1) -> uvicorn.Server:
         graceful_seconds: that requests have to be answered when a signal ends the process.
     """
     config = uvicorn.Config(
-        app, http="h11", ws="none", lifespan="off", log_config=None, log_level="critical", access_log=False,
-        server_header=False, timeout_graceful_shutdown=graceful_seconds,
+        app, http=HTTPConnection, ws="none", lifespan="off", log_config=None, log_level="critical", access_log=False,
+        server_header=False, timeout_graceful_shutdown=graceful_seconds, backlog=most_connections() // 4,
     )  # fmt: skip
     return uvicorn.Server(config)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any, NamedTuple, TypeGuard, final
+from typing import Any, NamedTuple, TypeGuard, TypeVar, final
 
 from hydra.utils import instantiate
 
@@ -31,6 +31,7 @@ from seq2seq_attn.search.search import Hypothesis
 from seq2seq_attn.text import printable
 from seq2seq_attn.tokenizer.sentencepiece import WORD_MARK, SentencePieceTokenizer
 
+Given = TypeVar("Given")
 SURROGATE = re.compile(r"[\ud800-\udfff]")
 EMPTY = Hypothesis([], 0.0, 0.0)
 ATTENTION_TOKENS = 1024  # padded tokens of a batch whose weights are wanted, of every slot and head
@@ -174,10 +175,10 @@ class Translator:
 
     def translate(
         self,
-        texts: Sequence[str],
+        texts: Iterable[str],
         *,
         search: WantedSearch = None,
-        prefixes: Sequence[str] | None = None,
+        prefixes: Iterable[str] | None = None,
         maps: bool = False,
         batch_sentences: int = 128,
         batch_tokens: int | None = None,
@@ -199,6 +200,8 @@ class Translator:
             raise UserError(
                 "translate takes a list of texts, and of prefixes, not one of them; write translate([text])"
             )
+        texts = list_of_texts(texts, "the texts")
+        prefixes = None if prefixes is None else list_of_texts(prefixes, "the prefixes")
         if prefixes is not None and len(prefixes) != len(texts):
             raise UserError(f"there are {len(texts)} texts and {len(prefixes)} prefixes; give one for each, or None")
         notes: list[list[str]] = [[] for _ in texts]
@@ -231,8 +234,8 @@ class Translator:
 
     def score(
         self,
-        texts: Sequence[str],
-        translations: Sequence[str | Translation],
+        texts: Iterable[str],
+        translations: Iterable[str | Translation],
         *,
         batch_sentences: int = 128,
         batch_tokens: int | None = None,
@@ -248,6 +251,8 @@ class Translator:
         """
         if isinstance(texts, str) or isinstance(translations, str):
             raise UserError("score takes lists of texts and of translations; write score([text], [translation])")
+        texts = list_of_texts(texts, "the texts")
+        translations = list_of_texts(translations, "the translations", (str, Translation))
         if len(texts) != len(translations):
             raise UserError(f"there are {len(texts)} texts and {len(translations)} translations; give one for each")
         notes: list[list[str]] = [[] for _ in texts]
@@ -422,6 +427,19 @@ class Translator:
             for tokens in [self.tokenizer.target_tokens(one.token_ids)]
         )
         return best._replace(alternatives=others, notes=notes)
+
+
+def list_of_texts(given: Iterable[Given], what: str, kinds: type | tuple[type, ...] = str) -> list[Given]:
+    """Return a list of what was given, a generator or another.
+
+    Raises:
+        UserError: if one of them is no text, such as bytes or a missing value of a table.
+    """
+    texts = list(given)
+    for number, text in enumerate(texts):
+        if not isinstance(text, kinds):
+            raise UserError(f"{what} have a {type(text).__name__} at {number}, from 0, where a text is expected")
+    return texts
 
 
 def cut_batches(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sentencepiece
@@ -13,6 +14,7 @@ from safetensors.torch import load_file
 from small_checkpoint import SENTENCES, write_checkpoint
 
 from seq2seq_attn.checkpoint import export_safetensors as script
+from seq2seq_attn.checkpoint import published
 from seq2seq_attn.checkpoint.load import load
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.translator import Translator
@@ -24,6 +26,21 @@ def exported(folder: Path, *overrides: str) -> Path:
     write_checkpoint(folder / "run" / "checkpoints" / "best.ckpt", "search.limits.max_length=7", *overrides)
     script.main([str(folder / "run"), str(folder / "published")])
     return folder / "published"
+
+
+def test_a_disk_that_fills_up_leaves_nothing_of_the_folder_and_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(published, "write_tokenizer", full)
+    with pytest.raises(SystemExit, match=r"^2$"):
+        exported(tmp_path)
+    folder = tmp_path / "published"
+    sentence = f"{folder} cannot be written (No space left on device); make room, or give another folder\n"
+    assert capsys.readouterr().err == sentence
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 @pytest.mark.parametrize("tied", ["none", "target", "all"])

@@ -349,7 +349,10 @@ def test_a_disk_that_fills_up_leaves_no_part_of_the_folder(
     monkeypatch.setattr(script, "draw", full)
     (tmp_path / "empty").mkdir()
     for name in ("new", "empty"):
-        with pytest.raises(OSError, match="No space"):
+        sentence = (
+            rf"^{tmp_path / name} cannot be written \(No space left on device\); make room, or give another folder$"
+        )
+        with pytest.raises(UserError, match=sentence):
             export(str(run), tmp_path / name, {})
     assert [path.name for path in tmp_path.rglob("*")] == ["empty"]
 

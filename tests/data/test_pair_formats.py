@@ -190,7 +190,7 @@ def test_columns_are_chosen_by_number_or_name_with_and_without_a_header(tmp_path
         ("a.tsv.7z", ["x"], "a.tsv.7z is compressed; decompress it, or compress it with gzip"),
         ("a.tsv.xz", ["x"], "a.tsv.xz is a damaged xz file ("),
         ("a.tsv.bz2", ["x"], "a.tsv.bz2 is a damaged bzip2 file ("),
-        ("a.tsv.zst", ["x"], "a.tsv.zst cannot be read (ZSTD decompress failed: Unknown frame descriptor)"),
+        ("a.tsv.zst", ["x"], "a.tsv.zst is a damaged zstd file (ZSTD decompress failed: Unknown frame descriptor)"),
     ],
 )
 def test_a_broken_file_is_named_with_its_line(name: str, lines: list[str], sentence: str, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference import export_ctranslate2 as script
 from seq2seq_attn.inference.choose_search import choose_search
 from seq2seq_attn.inference.ctranslate2_engine import CTranslate2Engine
+from seq2seq_attn.inference.translator import Translator
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="pip install 'seq2seq_attn[serve]'")
@@ -178,6 +180,22 @@ def test_a_folder_that_is_there_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="exists; give a new folder"):
         script.export(small_transformer(), tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_fills_up_leaves_nothing_of_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(script, "write_tokenizer", full)
+    with pytest.raises(UserError, match=r"model cannot be written \(No space left on device\); make room, or give "):
+        script.export(small_transformer(), tmp_path / "model")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_of_it_is_known_by_the_other_engine(tmp_path: Path) -> None:
+    script.export(small_transformer(), tmp_path / "model")
+    with pytest.raises(UserError, match=r"model is a model for CTranslate2; add engine=ctranslate2, or give the run"):
+        Translator.load(tmp_path / "model", device="cpu")
 
 
 @pytest.mark.parametrize("positions", ["-1", "0", "1"])

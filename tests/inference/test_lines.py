@@ -15,6 +15,7 @@ import pyarrow as pa
 import pytest
 from beartype.roar import BeartypeDecorHintPep585DeprecationWarning
 
+from seq2seq_attn.data.reading import read_lines as read_corpus_lines
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference import lines
 from seq2seq_attn.inference.lines import Line, count_lines, opened, read_lines, windows
@@ -69,7 +70,10 @@ def test_files_in_zstandard_are_unpacked_and_other_formats_refused(tmp_path: Pat
     assert [line.text for line in found] == ["un", "deux"] * 15_000 + ["trois"]
     assert count_lines(str(file)) is None
     file.write_bytes(file.read_bytes()[:-9])
-    with opened("input", str(file)) as stream, pytest.raises(UserError, match=r"a.zst cannot be read \(Truncated"):
+    with (
+        opened("input", str(file)) as stream,
+        pytest.raises(UserError, match=r"a.zst is a damaged zstd file \(Truncated"),
+    ):
         list(read_lines(stream, str(file)))
     sentence = r"a.txt.zip is compressed; decompress it, or compress it with gzip"
     with pytest.raises(UserError, match=sentence), opened("input", str(tmp_path / "a.txt.zip")):
@@ -109,6 +113,17 @@ def test_xz_and_bz2_are_unpacked_and_a_cut_file_is_named(module: Any, tmp_path: 
     file.write_bytes(file.read_bytes()[:-9])
     with opened("input", str(file)) as stream, pytest.raises(UserError, match=f"is a damaged {kind} file"):
         list(read_lines(stream, str(file)))
+
+
+@pytest.mark.parametrize(("ending", "kind"), [("gz", "gzip"), ("zst", "zstd"), ("xz", "xz"), ("bz2", "bzip2")])
+def test_a_compressed_file_without_bytes_is_no_empty_text(ending: str, kind: str, tmp_path: Path) -> None:
+    file = tmp_path / f"a.{ending}"
+    file.touch()
+    sentence = rf"^{file} is a damaged {kind} file \(it has no bytes\); delete it and get it again$"
+    with pytest.raises(UserError, match=sentence), opened("input", str(file)):
+        pass
+    with pytest.raises(UserError, match=sentence):
+        read_corpus_lines(file)
 
 
 def test_a_broken_gz_file_is_named(tmp_path: Path) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,7 +22,7 @@ from starlette.requests import Request
 from tiny import SENTENCES
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.inference import json_server, translation_server
+from seq2seq_attn.inference import http_connection, json_server, translation_server
 from seq2seq_attn.inference.choose_search import choose_search
 from seq2seq_attn.inference.json_server import server_of
 from seq2seq_attn.inference.translation_server import TranslateEndpoint, application, listen
@@ -170,6 +172,40 @@ def test_a_client_that_does_not_read_its_answer_is_given_up(monkeypatch: pytest.
     assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
 
 
+def test_a_connection_whose_request_does_not_begin_is_closed_and_one_that_is_answered_is_not(
+    server: Running, gated: Gated, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(http_connection, "HEAD_SECONDS", 0.3)
+    whole = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % server.served.port
+    for sent in (b"", whole[:20], whole + whole[:20]):
+        with socket.create_connection(("127.0.0.1", server.served.port), 20) as client:
+            client.sendall(sent)
+            received = b"".join(iter(lambda: client.recv(1 << 16), b""))  # until it is closed
+            assert received.count(b"HTTP/1.1 200 OK") == sent.count(whole)
+    gated.gate.clear()
+    with ThreadPoolExecutor(1) as worker:
+        answer = worker.submit(server.translate, text=SENTENCES[0])
+        time.sleep(1)
+        gated.gate.set()
+        assert answer.result().status == 200
+
+
+def test_connections_beyond_the_most_are_closed_at_once(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_connection, "MOST_CONNECTIONS", 2)
+    address = ("127.0.0.1", server.served.port)
+    with socket.create_connection(address, 20), socket.create_connection(address, 20) as second:
+        with socket.create_connection(address, 20) as third:
+            assert third.recv(1) == b""
+        second.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % server.served.port)
+        assert second.recv(1 << 16).startswith(b"HTTP/1.1 200 OK")
+
+
+@pytest.mark.parametrize(("files", "most"), [(256, 128), (resource.RLIM_INFINITY, 512), (4096, 512)])
+def test_connections_leave_files_to_the_process(files: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (files, files))
+    assert http_connection.most_connections() == most
+
+
 def test_requests_that_wait_are_one_batch_and_have_the_translations_that_they_have_alone(
     server: Running, gated: Gated, translator: Translator
 ) -> None:
@@ -289,18 +325,18 @@ def test_the_request_of_a_client_that_has_left_is_not_translated(server: Running
         (b"[" * 10_000, "The request is not JSON: "),
         (b"[]", "The request is not a JSON object"),
         (b"{}", "text=null must be a text or a list of texts"),
-        (b'{"text": 3}', "text='3' must be a text or a list of texts"),
+        (b'{"text": 3}', "text=3 must be a text or a list of texts"),
         (b'{"text": {"a": 1}}', "text=an object must be a text or a list of texts"),
         (b'{"text": ["a", null]}', "text holds null, and must be a text or a list of texts"),
         (b'{"text": ["a", ["b"]]}', "text holds a list, and must be a text or a list of texts"),
         (b'{"text": [%s]}' % b", ".join([b'""'] * 1_001), "text has 1,001 entries, and 1,000 are the most; shorten it"),
         (b'{"q": "a", "text": "b"}', "a request has no 'q'; it takes: text, n_best, prefix"),
-        (b'{"text": "a", "prefix": 3}', "prefix='3' must be a text or a list of texts"),
+        (b'{"text": "a", "prefix": 3}', "prefix=3 must be a text or a list of texts"),
         (b'{"text": "a", "prefix": [null]}', "prefix holds null, and must be a text or a list of texts"),
         (b'{"text": ["a", "b"], "prefix": "c"}', "there are 2 texts and 1 prefixes; give one for each, or none"),
-        (b'{"text": "a", "n_best": 0}', "n_best is '0', and must be a whole number from 1 to "),
+        (b'{"text": "a", "n_best": 0}', "n_best is 0, and must be a whole number from 1 to "),
         (b'{"text": "a", "n_best": true}', "n_best is true, and must be a whole number from 1 to "),
-        (b'{"text": "a", "n_best": 1.0}', "n_best is '1.0', and must be a whole number from 1 to "),
+        (b'{"text": "a", "n_best": 1.0}', "n_best is 1.0, and must be a whole number from 1 to "),
     ],
     ids=range(17),
 )

@@ -14,7 +14,7 @@ from tiny import SENTENCES, write_checkpoint
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.choose_search import choose_search
-from seq2seq_attn.inference.translator import Translation, Translator, cut_batches
+from seq2seq_attn.inference.translator import Translation, Translator, cut_batches, list_of_texts
 from seq2seq_attn.search.search import Hypothesis
 
 BEAM = {"name": "beam", "beam_size": 4, "num_best": 3}
@@ -265,6 +265,15 @@ def test_one_text_in_position_of_a_list_is_refused(translator: Translator) -> No
         translator.translate(TEXT)
     with pytest.raises(UserError, match=r"^there are 1 texts and 2 prefixes; give one for each, or None$"):
         translator.translate([TEXT], prefixes=["a", "b"])
+
+
+def test_texts_may_come_from_a_generator_and_bytes_are_refused(translator: Translator) -> None:
+    (expected,) = translator.translate([TEXT], prefixes=["a"])
+    assert translator.translate((text for text in [TEXT]), prefixes=iter(["a"])) == [expected]
+    assert translator.score(iter([TEXT]), iter([expected])) == translator.score([TEXT], [expected])
+    given: list[Any] = [TEXT, b"a"]
+    with pytest.raises(UserError, match=r"^the texts have a bytes at 1, from 0, where a text is expected$"):
+        list_of_texts(given, "the texts")
 
 
 def test_an_ensemble_of_twice_one_model_translates_as_it(file: Path, translator: Translator) -> None:
