@@ -61,7 +61,8 @@ class SkipNonfinite(pl.Callback):
         self._buffers: list[tuple[Tensor, Tensor]] = []  # and a copy of each as it was before the step
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
-        saved = pl_module.state_dict().keys()
+        saved = pl_module.state_dict()
+        check_constants(saved)
         self._buffers = [(buffer, buffer.clone()) for name, buffer in pl_module.named_buffers() if name in saved]
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Batch, batch_idx: int) -> None:
@@ -159,6 +160,15 @@ def restore_where(skipped: Float[Tensor, ""], buffers: list[tuple[Tensor, Tensor
     for buffer, before in buffers:
         buffer.copy_(torch.where(skipped.bool(), before, buffer))
         before.copy_(buffer)
+
+
+def check_constants(weights: dict[str, Tensor]) -> None:
+    """Refuse what is infinite before the first step, as a buffer of masks may be: no check of weights could save it."""
+    for name in not_finite(weights):
+        raise UserError(
+            f"{name.removeprefix('model.')} holds NaN or infinity before the first step; register a buffer of "
+            "constants, such as a mask, with persistent=False, or start from finite weights"
+        )
 
 
 def check_weights(trainer: Any, weights: dict[str, Tensor]) -> None:

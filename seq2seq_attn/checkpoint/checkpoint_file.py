@@ -7,6 +7,7 @@ every record of its zip archive is right.
 from __future__ import annotations
 
 import errno
+import io
 import logging
 import os
 import re
@@ -24,7 +25,7 @@ from pytorch_lightning.utilities.rank_zero import rank_zero_only
 from torch import Tensor
 
 from seq2seq_attn.distributed.run_lock import LAST, PREVIOUS
-from seq2seq_attn.errors import UserError
+from seq2seq_attn.errors import UserError, one_line
 from seq2seq_attn.files import sync
 
 log = logging.getLogger(__name__)
@@ -42,7 +43,7 @@ def write_checkpoint(
         way_out: from an error, for its sentence; None: to resume the run.
 
     Raises:
-        UserError: if the disk is full or the folder cannot be written.
+        UserError: if the disk is full, the folder cannot be written, or the checkpoint could not be read again.
     """
     parts = {part_of(file): file}
     try:
@@ -51,6 +52,9 @@ def write_checkpoint(
             torch.save(checkpoint, stream)
             stream.flush()
             os.fsync(stream.fileno())
+        if foreign_class(str(part_of(file))) is not None:
+            for name, state in checkpoint.items():
+                check_plain(state, f"the checkpoint's {name}")
         if previous is not None and file.exists():
             parts[part_of(previous)] = previous
             link_or_copy(file.resolve(), part_of(previous))  # the file itself, for Lightning's save_last=link
@@ -101,6 +105,39 @@ def read_or_reason(file: Path) -> tuple[Any, str | None]:
     except Exception as error:  # what others pickle fails in many ways
         asked = re.search(r"GLOBAL (\S+)", str(error))
         return None, f"asks for {asked[1]}, which is no plain data; it was not run" if asked else UNREADABLE
+
+
+def foreign_class(file: str | io.BytesIO) -> str | None:
+    """Return the class that torch asks for to read what it has just written and refuses; None: it reads it."""
+    try:
+        torch.load(file, map_location="cpu", mmap=isinstance(file, str), weights_only=True)
+    except Exception as error:  # what others pickle fails in many ways
+        asked = re.search(r"GLOBAL (\S+)", str(error))
+        return asked[1] if asked else type(error).__name__
+    return None
+
+
+def check_plain(state: Any, name: str) -> None:
+    """Refuse a state that no checkpoint may hold, since it would not be read again.
+
+    Raises:
+        UserError: naming the state, or the entry of it.
+    """
+    content = io.BytesIO()
+    try:
+        torch.save(state, content)
+    except Exception as error:  # an open file or a lambda fails in many ways
+        raise UserError(f"{name} cannot be saved ({one_line(error)}); leave it out of the state_dict()") from error
+    content.seek(0)
+    found = foreign_class(content)
+    if found is None:
+        return
+    for key, child in state.items() if isinstance(state, dict) else ():
+        check_plain(child, f"{name} at {key}")
+    raise UserError(
+        f"{name} holds {found}, and a checkpoint holds tensors and plain data alone, so it could not be read again; "
+        "return numbers of Python, lists or tensors in the state_dict()"
+    )
 
 
 def damage(file: Path) -> str | None:

@@ -7,11 +7,14 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
+import numpy as np
 import pytest
 import pytorch_lightning as pl
+import torch
 
 from seq2seq_attn.callback import autosave
 from seq2seq_attn.callback.autosave import Autosave
+from seq2seq_attn.errors import UserError
 
 
 class Run:
@@ -19,7 +22,7 @@ class Run:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, callback: Autosave, start: float = 1000.0) -> None:
         self.now, self.saved = start, []
-        self.trainer: Any = Mock(spec=pl.Trainer, world_size=1, global_step=0)
+        self.trainer: Any = Mock(spec=pl.Trainer, world_size=1, global_step=0, callbacks=[], lr_scheduler_configs=[])
         monkeypatch.setattr(autosave.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(autosave, "is_between_updates", lambda trainer: True)
         monkeypatch.setattr(autosave, "save_last", lambda trainer, folder: self.saved.append(self.now - start))
@@ -48,6 +51,39 @@ def test_updates_are_counted_without_the_clock(monkeypatch: pytest.MonkeyPatch, 
     for at in range(1, 8):
         run.update(float(at))
     assert run.saved == [3.0, 6.0]
+
+
+class Kept(pl.Callback):
+    """A callback that keeps something."""
+
+    def __init__(self, kept: Any) -> None:
+        self.kept = kept
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"epoch": 1, "best": {"at": self.kept}}
+
+
+@pytest.mark.parametrize(
+    ("kept", "sentence"),
+    [
+        (
+            np.float64(1.5),
+            r"^Kept at best at at holds numpy\S+, and a checkpoint holds tensors and plain data alone",
+        ),
+        (lambda: None, r"^Kept cannot be saved \(.*; leave it out of the state_dict\(\)$"),
+    ],
+)
+def test_a_state_that_no_checkpoint_may_hold_is_refused_before_the_first_step(
+    kept: Any, sentence: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    callback = Autosave(folder=str(tmp_path), every_steps=None, every_minutes=None)
+    run = Run(monkeypatch, callback)
+    run.trainer.callbacks = [Kept([1, torch.ones(2), (True, None)])]
+    callback.on_train_start(run.trainer, None)
+    for part in ({"callbacks": [Kept(kept)]}, {"lr_scheduler_configs": [SimpleNamespace(scheduler=Kept(kept))]}):
+        run.trainer.configure_mock(**{"callbacks": [], "lr_scheduler_configs": []} | part)
+        with pytest.raises(UserError, match=sentence):
+            callback.on_train_start(run.trainer, None)
 
 
 def test_neither_saves_only_after_validations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

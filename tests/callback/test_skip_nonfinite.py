@@ -19,7 +19,14 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from seq2seq_attn.batch import Batch
-from seq2seq_attn.callback.skip_nonfinite import READ_EVERY, SkipNonfinite, not_finite, restore_where, skip_on_device
+from seq2seq_attn.callback.skip_nonfinite import (
+    READ_EVERY,
+    SkipNonfinite,
+    check_constants,
+    not_finite,
+    restore_where,
+    skip_on_device,
+)
 from seq2seq_attn.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("quiet")
@@ -232,3 +239,14 @@ def test_a_fused_optimizer_of_torch_2_13_skips_by_found_inf(optimizer: Any) -> N
     fused.step()
     assert weight.tolist() == [1.0] * 3
     assert not skip_on_device(optimizer([weight], lr=0.1, fused=False), torch.tensor(1.0))
+
+
+def test_a_buffer_of_infinite_constants_is_refused_before_the_first_step() -> None:
+    module = nn.Module()
+    module.register_buffer("weight", torch.ones(2))
+    check_constants(module.state_dict())
+    module.register_buffer("future", torch.full((2, 2), -torch.inf).triu(1))
+    with pytest.raises(
+        UserError, match=r"^future holds NaN or infinity before the first step; .* persistent=False"
+    ):
+        check_constants(module.state_dict())

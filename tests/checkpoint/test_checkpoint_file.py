@@ -15,6 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from forked import ended, forked
@@ -58,6 +59,16 @@ def latest(folder: Path) -> Path | None:
     """The file alone of the newest whole checkpoint."""
     found = read_latest(folder)
     return None if found is None else found[0]
+
+
+def test_what_could_not_be_read_again_is_not_written_over_what_can(tmp_path: Path) -> None:
+    save(tmp_path, 1)
+    checkpoint = {"global_step": 2, "callbacks": {"Mine": {"best": np.float64(1.5)}}}
+    with pytest.raises(
+        UserError, match=r"^the checkpoint's callbacks at Mine at best holds numpy\S+, and a "
+    ):
+        write_checkpoint(checkpoint, tmp_path / "last.ckpt")
+    assert (names(tmp_path), step_of(tmp_path / "last.ckpt")) == ({"last.ckpt"}, 1)
 
 
 def flip_bit(file: Path, position: int | None = None) -> None:
