@@ -52,6 +52,7 @@ class Memory(AttentionMemory):
         mask: True where a key may be attended to, for the sentence or for each query; None: everywhere.
         buffer: holds the storage of keys and values once decoding has appended to them.
         running_sums: how many of the last tensors of `keys` are sums over the keys up to each (`Score.running_sums`).
+        ends: `lengths` of the whole where this is the part of some queries; None: those of the mask.
     """
 
     keys: tuple[Float[Tensor, "batch _ source _"], ...]
@@ -59,6 +60,7 @@ class Memory(AttentionMemory):
     mask: Bool[Tensor, "batch source"] | Bool[Tensor, "batch target source"] | None
     buffer: GrowableBuffer | None = field(default=None, repr=False, compare=False)
     running_sums: int = 0
+    ends: Int[Tensor, " batch"] | None = None
 
     @property
     def source(self) -> int:
@@ -84,6 +86,8 @@ class Memory(AttentionMemory):
     @cached_property
     def lengths(self) -> Int[Tensor, " batch"]:
         """One past the last key that any query of a sentence may attend to."""
+        if self.ends is not None:
+            return self.ends
         if self.mask is None or self.source == 0:
             return torch.full(self.values.shape[:1], self.source, device=self.values.device)
         visible = self.mask if self.mask.dim() == 2 else self.mask.any(1)
@@ -116,7 +120,7 @@ class Memory(AttentionMemory):
         """Return the memory with the mask of the queries from `first` to before `last`, where each has its own."""
         if self.mask is None or self.mask.dim() == 2 or self.mask.shape[1] == 1:
             return self
-        return replace(self, mask=self.mask[:, first:last])
+        return replace(self, mask=self.mask[:, first:last], ends=self.lengths)
 
     def append(self, new: Memory) -> Memory:
         """Append keys and values, for causal self-attention one step at a time.

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, final
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from seq2seq_attn.nn.differentiable import differentiable_once
 from seq2seq_attn.nn.linear import add_weight_gradient, linear
 from seq2seq_attn.nn.precision import at_least_float32
 
@@ -61,7 +61,7 @@ class GradientTakenForward(torch.autograd.Function):
     """A loss of an output layer whose forward pass saves its gradients by hidden states, weight and bias."""
 
     @staticmethod
-    @once_differentiable  # to it, the saved gradients would be constants
+    @differentiable_once  # to it, the saved gradients would be constants
     def backward(ctx: Any, grad_smoothed: Tensor, *_: Tensor | None) -> tuple[Tensor | None, ...]:
         hidden, weight, bias = (grad * grad_smoothed.to(grad.dtype) for grad in ctx.saved_tensors)
         return hidden, weight, bias, None, None, None

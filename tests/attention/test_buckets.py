@@ -136,6 +136,17 @@ def test_a_mask_of_each_query_a_step_dropout_and_half_precision_see_all_pairs(so
     assert sorting == []
 
 
+@both
+def test_queries_past_the_last_key_see_all_pairs(causal: bool, sorting: list[int]) -> None:
+    layer, query, keys = attending(), torch.randn(B, N, WIDTH), torch.randn(B, N - 4, WIDTH)
+    layer.backend = "dense"
+    expected = layer(query, layer.prepare(keys), start=2, causal=causal).context
+    layer.backend = "auto"
+    found = layer(query, layer.prepare(keys), start=2, causal=causal).context
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    assert sorting == ([] if causal else sorting)
+
+
 def test_it_begins_at_the_length_where_it_is_faster(sorting: list[int]) -> None:
     for overrides, start in (([], 768), (["attention.pattern.num_buckets=128"], 512)):
         layer = attending(*overrides, at_once=False)

@@ -71,6 +71,22 @@ def test_padding_changes_no_choice(preset: str) -> None:
         torch.testing.assert_close(together[1:, :, :7, :7], alone, rtol=0, atol=1e-12)
 
 
+@presets
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_query_past_the_last_key_has_no_key_of_its_own(preset: str, causal: bool) -> None:
+    attention, x, keys = layer(preset), torch.randn(B, 5, 8), torch.randn(B, 7, 8)
+    asked = {"start": 5, "causal": causal}  # positions 5 to 9, of which the last three have no key
+    whole = attention(x, attention.prepare(keys), **asked)
+    setattr(attention.pattern, "buckets_from" if preset == "lsh" else "listed_from", 1)
+    weights = attention(x, attention.prepare(keys), **asked, need_weights=True).weights
+    torch.testing.assert_close(attention(x, attention.prepare(keys), **asked).context, whole.context)
+    assert weights.shape[-2:] == (5, 7)
+    assert weights.isfinite().all()
+    for row in range(5):
+        one = attention(x[:, row : row + 1], attention.prepare(keys), start=5 + row, causal=causal)
+        torch.testing.assert_close(one.context, whole.context[:, row : row + 1], rtol=0, atol=1e-12)
+
+
 def test_top_blocks_by_hand() -> None:
     # Blocks of two with the mean keys 0, 3, -2, 1 and 2. A query of 1 takes the largest, one of -1 the smallest.
     keys = torch.tensor([[[[0.0], [0.0], [0.5], [5.5], [-1.0], [-3.0], [1.0], [1.0], [2.0]]]])

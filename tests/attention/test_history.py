@@ -54,6 +54,20 @@ def test_there_are_attentions_that_read_their_history() -> None:
     assert {"coverage", "location_sensitive", "monotonic"} <= set(READING)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("size", [-10.0, -20.0, -60.0, -800.0])
+def test_a_key_of_almost_no_fertility_makes_nothing_infinite(size: float, dtype: torch.dtype) -> None:
+    attention = attention_of("coverage", query_dim=4, key_dim=4, value_dim=4).to(dtype)
+    torch.nn.init.ones_(attention.score.fertility.weight)
+    keys = torch.randn(1, 3, 4)
+    keys[0, 0] = size / 4
+    keys = keys.to(dtype).requires_grad_()
+    context = attention(torch.randn(1, 4, 4).to(dtype), attention.prepare(keys)).context
+    context.float().sum().backward()
+    assert context.isfinite().all()
+    assert all(x.grad is not None and x.grad.isfinite().all() for x in (keys, *attention.parameters()))
+
+
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize(("preset", "override"), VARIANTS)
 def test_variants_equal_their_formula_values_and_gradients(preset: str, override: str) -> None:

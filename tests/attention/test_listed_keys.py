@@ -123,6 +123,21 @@ def test_a_mask_of_each_query_a_step_and_half_precision_see_all_pairs(preset: st
     assert listing == []
 
 
+@presets
+@pytest.mark.usefixtures("listing")
+def test_keys_that_are_projected_and_others_are_attended_to_within_autocast(preset: str) -> None:
+    node = composed("attention=luong_general", f"attention/pattern={preset.replace('top_k', 'full')}").attention
+    if preset == "top_k":
+        node = composed("attention=luong_general", "attention/normalizer=top_k", "attention.normalizer.k=3").attention
+    layer = built(node)(layer=0, query_dim=WIDTH, key_dim=WIDTH, value_dim=WIDTH).float().eval()
+    query, keys = torch.randn(B, 5, WIDTH).float(), torch.randn(B, N, WIDTH).float()
+    layer.pattern.listed_from = 1
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = layer(query, layer.prepare(keys)).context
+        layer.backend = "dense"
+        torch.testing.assert_close(found, layer(query, layer.prepare(keys)).context, rtol=0.02, atol=0.02)
+
+
 def test_a_score_that_hides_keys_or_is_no_inner_product_sees_all_pairs(listing: list[int]) -> None:
     x = torch.randn(B, N, WIDTH)
     for score in (["fixed", "attention.num_heads=8"], ["additive"]):

@@ -71,6 +71,20 @@ def test_the_numbers_are_those_of_all_rows_at_once(
     check_equal(found, expected, x, *parameters)
 
 
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("preset", ["local_p", "fixed_patterns"])
+def test_a_tile_knows_where_the_sentence_ends_and_not_its_own_rows_alone(
+    preset: str, causal: bool, tiled: list[int]
+) -> None:
+    heads = ["attention.num_heads=8"] if preset == "fixed_patterns" else []
+    layer, x = attending(preset, *heads), torch.randn(B, N, WIDTH, requires_grad=True)
+    mask = torch.arange(N) < torch.arange(1, N + 1).roll(4)[:, None]  # each query sees one key more than that before
+    mask = mask & (torch.arange(N) < torch.tensor([N, 8, 3])[:, None, None])
+    expected = layer.attend_self(x, mask, causal=causal, need_weights=True).context
+    check_equal(layer.attend_self(x, mask, causal=causal).context, expected, x, *layer.parameters())
+    assert tiled == [N]
+
+
 @pytest.mark.parametrize("position", ["alibi", "relative"])
 def test_positions_that_add_to_scores_and_contexts_are_those_of_the_rows(position: str, tiled: list[int]) -> None:
     relative = built(composed(f"position={position}").position)(dim=WIDTH).relative

@@ -66,10 +66,7 @@ class Kept(pl.Callback):
 @pytest.mark.parametrize(
     ("kept", "sentence"),
     [
-        (
-            np.float64(1.5),
-            r"^Kept at best at at holds numpy\S+, and a checkpoint holds tensors and plain data alone",
-        ),
+        (np.float64(1.5), r"^Kept at best at at holds numpy\S+, and a checkpoint holds tensors and plain data alone"),
         (lambda: None, r"^Kept cannot be saved \(.*; leave it out of the state_dict\(\)$"),
     ],
 )

@@ -246,7 +246,5 @@ def test_a_buffer_of_infinite_constants_is_refused_before_the_first_step() -> No
     module.register_buffer("weight", torch.ones(2))
     check_constants(module.state_dict())
     module.register_buffer("future", torch.full((2, 2), -torch.inf).triu(1))
-    with pytest.raises(
-        UserError, match=r"^future holds NaN or infinity before the first step; .* persistent=False"
-    ):
+    with pytest.raises(UserError, match=r"^future holds NaN or infinity before the first step; .* persistent=False"):
         check_constants(module.state_dict())

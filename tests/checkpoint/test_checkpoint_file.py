@@ -64,9 +64,7 @@ def latest(folder: Path) -> Path | None:
 def test_what_could_not_be_read_again_is_not_written_over_what_can(tmp_path: Path) -> None:
     save(tmp_path, 1)
     checkpoint = {"global_step": 2, "callbacks": {"Mine": {"best": np.float64(1.5)}}}
-    with pytest.raises(
-        UserError, match=r"^the checkpoint's callbacks at Mine at best holds numpy\S+, and a "
-    ):
+    with pytest.raises(UserError, match=r"^the checkpoint's callbacks at Mine at best holds numpy\S+, and a "):
         write_checkpoint(checkpoint, tmp_path / "last.ckpt")
     assert (names(tmp_path), step_of(tmp_path / "last.ckpt")) == ({"last.ckpt"}, 1)
 

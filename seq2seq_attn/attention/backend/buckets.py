@@ -18,6 +18,8 @@ def attend(parts: Parts, request: Request) -> HeadOutput | None:
         return None
     if query.dtype not in (torch.float32, torch.float64) or parts.normalizer.sink_logits(keys) is not None:
         return None
+    if request.self_attention and request.start + request.target > request.source:  # queries without an own key
+        return None
     own = request.positions().query if request.self_attention else None
     buckets = pattern.buckets(query.detach()), pattern.buckets(keys.detach())
     tiles = BucketTiles(*buckets, memory.mask, own, causal=request.causal)

@@ -27,6 +27,8 @@ def attend(parts: Parts, request: Request) -> HeadOutput | None:
     values, keys = memory.values, memory.keys[0]
     if values.device.type != "cpu" or values.dtype not in (torch.float32, torch.float64):
         return None
+    if not query[0].dtype == keys.dtype == values.dtype:  # autocast changes those that are projected
+        return None
     positions, centre = request.positions(), None
     if request.source >= parts.pattern.listed_from:
         if parts.pattern.selects:

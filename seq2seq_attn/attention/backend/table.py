@@ -14,9 +14,9 @@ from typing import Any, NamedTuple, final
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
+from seq2seq_attn.nn.differentiable import differentiable_once
 from seq2seq_attn.nn.masked import masked_softmax
 
 # From as many positions on, on either side, this is faster than all pairs at once.
@@ -110,7 +110,7 @@ class TableAttention(torch.autograd.Function):
         return context
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         scores, context = ctx.saved_tensors
         covered = not ctx.causal and len(ctx.groups) == 1 and ctx.groups[0].covers(scores)

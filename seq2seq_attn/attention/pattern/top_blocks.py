@@ -26,7 +26,7 @@ class TopBlocksPattern(Pattern):
     Queries and keys are compared as the score prepared them, head by head, so the score has to be an inner product.
     The mean is over the keys that the query may see: padding is not in it, and when causal, only complete blocks are
     before the query's own. In cross-attention no block is the query's own, and all of them are chosen by their means.
-    Of blocks of equal means the first is taken.
+    Of blocks of equal means rounding chooses.
 
     Args:
         block_length: positions of a block.
@@ -98,8 +98,9 @@ class TopBlocksPattern(Pattern):
         own: Int[Tensor, " target"] | None,
     ) -> Int[Tensor, "batch heads target chosen"]:
         """Return the own block and those of the largest means, which are overwritten; -1: no more has a visible key."""
-        if own is not None:
-            means.scatter_(-1, (own // self.block_length)[:, None].expand(*means.shape[:2], -1, 1), math.inf)
+        if own is not None:  # a query past the last key has no own block
+            blocks = torch.arange(means.shape[-1], device=means.device)
+            means.masked_fill_(blocks == (own // self.block_length)[:, None], math.inf)
         means.masked_fill_(~seen, -math.inf)
         best = [torch.empty(*means.shape[:-1], 0, dtype=torch.long, device=means.device)]  # there may be no block
         for _ in range(min(self.num_blocks, means.shape[-1])):
@@ -121,7 +122,8 @@ class TopBlocksPattern(Pattern):
             return seen
         blocks, block = torch.arange(counts.shape[1], device=own.device), own // self.block_length
         before = F.pad(visible.cumsum(-1), (1, 0))
-        in_own = before[:, own + 1] > before[:, block * self.block_length]
+        last, first = (own + 1).clamp(max=visible.shape[1]), (block * self.block_length).clamp(max=visible.shape[1])
+        in_own = before[:, last] > before[:, first]
         return torch.where(blocks == block[:, None], in_own[:, None, :, None], seen & (blocks < block[:, None]))
 
     def _by_block(self, x: Tensor) -> Tensor:

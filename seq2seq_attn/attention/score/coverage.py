@@ -15,6 +15,9 @@ from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.heads import split_heads
 from seq2seq_attn.nn.linear import Linear
+from seq2seq_attn.nn.precision import at_least_float32
+
+LEAST_FERTILITY = 1e-6  # where sigmoid underflows; a key with less is attended to once
 
 
 @final
@@ -85,6 +88,9 @@ class CoverageScore(ReadsHistory, Score):
     ) -> Float[Tensor, "*batch heads target source"]:
         if history is None:
             return vector_of_tanh(self.additive.vector, query[0], keys[0])
-        coverage = history if self.fertility is None else history / keys[1].mT
-        term = coverage.to(keys[0].dtype).unsqueeze(-1) * self.from_coverage[:, None, None, :]
+        coverage = history
+        if self.fertility is not None:
+            coverage = history / at_least_float32(keys[1]).mT.clamp(min=LEAST_FERTILITY)
+        largest = torch.finfo(keys[0].dtype).max / 16
+        term = coverage.clamp(max=largest).to(keys[0].dtype).unsqueeze(-1) * self.from_coverage[:, None, None, :]
         return vector_of_tanh(self.additive.vector, query[0], keys[0], term)

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple, final
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from seq2seq_attn.attention.backend.kernel.block_product import widen
 from seq2seq_attn.attention.backend.kernel.flash import combine
 from seq2seq_attn.attention.block import HIDDEN, WHOLE
+from seq2seq_attn.nn.differentiable import differentiable_once
 
 LEAST_ROWS, MOST_ROWS = 32, 64  # of a tile
 MAX_PAIRS = 2**18  # scored at once; 1 MiB in float32
@@ -181,7 +181,7 @@ class BucketAttention(torch.autograd.Function):
         return context
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, upstream: Rows) -> tuple[Tensor | None, ...]:
         query, keys, values, context, total = ctx.saved_tensors
         own = ctx.tiles.own_keys

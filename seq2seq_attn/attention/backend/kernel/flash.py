@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, final
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from seq2seq_attn.attention.block import HIDDEN, Block
+from seq2seq_attn.nn.differentiable import differentiable_once
 
 # Rows computed at once: few enough to stay in a core's cache; a short sequence has many blocks of few rows, and twice
 # as many rows at once halve its calls. Measured on two CPU cores, 8 heads of 64, k = 32 and 64: 256 rows instead of 128
@@ -97,7 +97,7 @@ class BlockAttention(torch.autograd.Function):
         return context
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         query, keys, values, context, total = ctx.saved_tensors
         upstream = row_contiguous(upstream)

@@ -10,13 +10,13 @@ from typing import Any, final
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from seq2seq_attn.attention.backend.kernel.tile_list import TileList, tiles_of_blocks, tiles_of_gathered
 from seq2seq_attn.attention.backend.pattern_cache import PatternCache
 from seq2seq_attn.attention.block import Block
 from seq2seq_attn.attention.pattern.pattern import Pattern
 from seq2seq_attn.attention.pattern.tiled import TiledPattern
+from seq2seq_attn.nn.differentiable import differentiable_once
 
 ROWS = 64  # of a tile, at most
 KEYS = {torch.bfloat16: 64, torch.float16: 64, torch.float32: 32}  # read at once: more do not fit into every GPU
@@ -130,7 +130,7 @@ class TileAttention(torch.autograd.Function):
         return context
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:
         from seq2seq_attn.attention.backend.kernel.triton_kernels import backward_kernel
 

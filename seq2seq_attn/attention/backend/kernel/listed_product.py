@@ -12,8 +12,9 @@ from typing import Any, final
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
+
+from seq2seq_attn.nn.differentiable import differentiable_once
 
 # Of an embedding bag. Autograd calls it, but not in inference mode.
 GRADIENT_OF_WEIGHTS = torch.ops.aten._embedding_bag_per_sample_weights_backward
@@ -83,7 +84,7 @@ class ListedScores(torch.autograd.Function):
         return lists.products(query, keys)
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, upstream: Pairs) -> tuple[Tensor, Tensor, None]:
         query, keys = ctx.saved_tensors
         return ctx.lists.sums(upstream, keys), ctx.lists.spread(upstream, query), None
@@ -100,7 +101,7 @@ class ListedContext(torch.autograd.Function):
         return lists.sums(weights, values)
 
     @staticmethod
-    @once_differentiable
+    @differentiable_once
     def backward(ctx: Any, upstream: Rows) -> tuple[Tensor, Tensor, None]:
         weights, values = ctx.saved_tensors
         return ctx.lists.products(upstream, values), ctx.lists.spread(weights, upstream), None
