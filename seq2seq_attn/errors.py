@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import re
 import sys
 from collections.abc import Callable, Iterator
 from functools import wraps
@@ -13,6 +14,9 @@ from seq2seq_attn.text import printable
 
 EXIT_CODE = 2  # of a user error; others are what a shell reports
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+LACKING = re.compile(
+    r"(\w+)\.__init__\(\) missing \d+ required (?:keyword-only|positional) arguments?: (.*)"
+)  # of Python
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
@@ -56,6 +60,11 @@ def sentence_of(error: BaseException) -> str | None:
             return f"The option '{key}' has no value; set it: `{command()} {key}=...`"
         if name.startswith("Interpolation") and key is not None:
             return f"The option '{key}' cannot be worked out: {one_line(str(cause))}"
+        if name == "InstantiationException" and (lacking := LACKING.match(str(cause.__cause__))):
+            return (
+                f"{lacking[1]} is built without {lacking[2]}, which it needs; give it in the YAML file that chooses "
+                f"{lacking[1]}"
+            )
         if isinstance(cause, OSError) and cause.errno in UNWRITABLE:
             if cause.filename is None:
                 return f"Standard output or a file cannot be written ({cause.strerror}); make room, or write elsewhere"

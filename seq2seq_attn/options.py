@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import logging
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
@@ -22,7 +23,7 @@ from hydra.utils import get_class, get_object
 from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.errors import UserError, one_line
-from seq2seq_attn.slots import SLOTS
+from seq2seq_attn.slots import NO_SLOT, SLOTS
 
 logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # get_object logs what it raises
 
@@ -102,6 +103,7 @@ RANGES: dict[str, dict[str, str]] = {  # of the numbers that the constructors of
         "[-1, 1000000000]": "max_epochs max_steps num_sanity_val_steps",
     },
 }
+KINDS = {"callback": "pytorch_lightning.Callback", "optimizer": "torch.optim.Optimizer"}  # no checkpoint rebuilds them
 LONGEST = 255  # bytes of the name of a file
 
 
@@ -130,7 +132,7 @@ def check(key: str, value: Any, kind: Any, *, hint: str = "") -> None:
     Raises:
         UserError: as `check_options`.
     """
-    kind, interval = get_args(kind) if get_origin(kind) is Annotated else (kind, None)
+    kind, interval = type_and_interval(kind)
     if value == "???":
         if key.endswith("_vocab_size"):
             return  # the tokenizer knows it
@@ -147,11 +149,28 @@ def check(key: str, value: Any, kind: Any, *, hint: str = "") -> None:
                 check(f"{key}.{name}", child, kinds.get(name, Any), hint=hint)
 
 
+def type_and_interval(kind: Any) -> tuple[Any, str | None]:
+    """Return a type and the interval beside it, as in `Annotated[float, "[0, 1)"]`; other words there say nothing."""
+    if get_origin(kind) is not Annotated:
+        return kind, None
+    kind, *words = get_args(kind)
+    intervals = (word for word in words if isinstance(word, str) and re.fullmatch(r"[\[(][^,]+,[^,]+[\])]", word))
+    return kind, next(intervals, None)
+
+
 def fits(value: Any, kind: Any, interval: str | None) -> bool:
     """Return whether a plain value may be given for an argument of this type."""
+    if get_origin(kind) is Annotated:  # within another type
+        return fits(value, *type_and_interval(kind))
     origin, inner = get_origin(kind), get_args(kind)
     if kind is Any:
         return True
+    if kind in (list, tuple, dict):
+        return isinstance(value, dict if kind is dict else list)
+    if Callable in (kind, origin):  # a class, a function, or an object that can be called
+        return isinstance(value, dict) and "_target_" in value
+    if kind is partial:
+        return isinstance(value, dict) and "_target_" in value and value.get("_partial_") is True
     if origin in (Union, UnionType):
         return any(fits(value, one, interval) for one in inner)
     if origin is Literal:
@@ -187,10 +206,12 @@ def is_inside(number: int | float, interval: str) -> bool:
 
 def described(kind: Any, interval: str | None) -> str:
     """Return a type as Python writes it, with its interval; an object is given by its `_target_`."""
-    if kind is object or get_origin(kind) is partial:
+    if Callable in (kind, get_origin(kind)):
+        return "a group with _target_"
+    if kind is object or partial in (kind, get_origin(kind)):
         return f"a group with _target_ and _partial_={str(kind is not object).lower()}"
     if get_origin(kind) is Annotated:
-        return described(*get_args(kind))
+        return described(*type_and_interval(kind))
     text = "null" if kind is NoneType else inspect.formatannotation(kind).replace("typing.", "")
     if choices := choices_of(kind):
         *most, last = choices
@@ -267,19 +288,33 @@ def inherits_constructor(target: Any) -> bool:
     return inspect.isclass(target) and getattr(target.__init__, "__module__", "") == "torch.nn.modules.module"
 
 
-def check_kinds(key: str, node: Any, slot: str) -> None:
-    """Refuse a class that is not of the kind of its slot, at any depth.
+def check_kinds(key: str, node: Any, slot: str, within: bool = False) -> None:
+    """Refuse a class that is not of the kind of its slot, at any depth, and a function where a class is needed.
 
     As in a checkpoint, the slot of a part is its key, and parts that have names of their own are in the slot of all.
+
+    Args:
+        within: the node is inside of a part that a checkpoint rebuilds.
     """
     if not isinstance(node, dict):
         return
-    found = class_named(str(node.get("_target_"))) if slot in SLOTS else None
-    if found is not None and not issubclass(found, get_class(SLOTS[slot][1])):
-        kind = SLOTS[slot][1].rpartition(".")[2]
-        raise UserError(f"{key}._target_={node['_target_']} is not a {kind}; give a class of that kind")
+    rebuilt = within or slot in SLOTS
+    kind = SLOTS.get(slot, NO_SLOT)[1] if rebuilt else KINDS.get(slot)
+    if "_target_" in node and kind is not None:
+        check_kind(f"{key}._target_={shown(node['_target_'])}", str(node["_target_"]), kind, rebuilt)
     for name, child in node.items():
-        check_kinds(f"{key}.{name}", child, str(name) if "_target_" in node else slot)
+        inner = "_target_" in node
+        check_kinds(f"{key}.{name}", child, str(name) if inner else slot, rebuilt if inner else within)
+
+
+def check_kind(given: str, target: str, kind: str, rebuilt: bool) -> None:
+    """Refuse a class that is not of a kind and, where checkpoints rebuild the part, a function."""
+    found = class_named(target)
+    if found is None and rebuilt and has_object(target):
+        raise UserError(f"{given} is not a class, and a checkpoint rebuilds nothing else; give a class")
+    if found is not None and not issubclass(found, get_class(kind)):
+        name = kind.rpartition(".")[2]
+        raise UserError(f"{given} is not {'an' if name[0] in 'AEIO' else 'a'} {name}; give a class of that kind")
 
 
 def ranged_types(function: Callable[..., Any]) -> dict[str, Any]:
@@ -290,6 +325,14 @@ def ranged_types(function: Callable[..., Any]) -> dict[str, Any]:
             intervals = {name: interval for interval, names in ranges.items() for name in names.split()}
             types |= {name: Annotated[types[name], intervals[name]] for name in types.keys() & intervals.keys()}
     return types
+
+
+def has_object(name: str) -> bool:
+    """Return whether there is a class, a function or another object of this name."""
+    try:
+        return get_object(name) is not None
+    except Exception:  # whatever the import of a module raises
+        return False
 
 
 def class_named(name: str) -> type | None:

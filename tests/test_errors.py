@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 from configs import ROOT
+from hydra.errors import InstantiationException
+from hydra.utils import instantiate
 
 from seq2seq_attn.cli import command
 from seq2seq_attn.cli.command import SUBCOMMANDS
@@ -139,3 +141,16 @@ def test_a_mistake_is_said_whatever_it_was_raised_from_and_a_bug_keeps_its_trace
         main(KeyError("a bug"))
     with pytest.raises(RuntimeError, match="around it"):
         main(OSError("of no file"))
+
+
+LOCAL = "seq2seq_attn.attention.pattern.local.LocalPattern"
+
+
+def test_a_class_that_lacks_an_option_of_its_file_is_named() -> None:
+    with pytest.raises(InstantiationException) as raised:
+        instantiate({"_target_": LOCAL, "length_ratio": 1.0})
+    sentence = "LocalPattern is built without 'k', which it needs; give it in the YAML file that chooses LocalPattern"
+    assert sentence_of(raised.value) == sentence
+    with pytest.raises(InstantiationException) as raised:
+        instantiate({"_target_": LOCAL, "k": [], "length_ratio": 1.0})
+    assert sentence_of(raised.value) is None  # a bug

@@ -5,7 +5,8 @@ from __future__ import annotations
 import copy
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
 
 import pytest
@@ -30,6 +31,7 @@ from seq2seq_attn.options import (
     Factory,
     argument_types,
     check,
+    check_kinds,
     check_options,
 )
 from seq2seq_attn.training.monitor import choose_monitor
@@ -255,6 +257,74 @@ def test_a_metric_of_another_kind_is_refused_before_it_is_asked_for_its_directio
     config = OmegaConf.create({"metric": {"mine": {"_target_": FULL}}})
     with pytest.raises(UserError, match=f"^metric.mine._target_={FULL} is not a ChosenMetric; "):
         check_options(config, FIRST)
+
+
+class Given:
+    """Takes what a user may annotate as it is right."""
+
+    def __init__(
+        self,
+        *,
+        some: list = [],  # noqa: B006
+        names: dict = {},  # noqa: B006
+        pair: tuple = (),
+        made: partial | None = None,
+        read: Callable[[str], str] | None = None,
+        shares: list[Annotated[float, "(0, 1]"]] | None = None,
+        rate: Annotated[float, "must be above 0"] = 1.0,
+        share: Annotated[float, "a word", "(0, 1]", "more"] = 1.0,
+    ) -> None: ...
+
+
+GIVEN_TARGET = f"{__name__}.Given"
+GELU = {"_target_": "torch.nn.GELU", "_partial_": True}
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong", "said"),
+    [
+        ("some", [1, "a"], 3, "list"),
+        ("names", {"a": 1}, [1], "dict"),
+        ("pair", [1, 2], "a", "tuple"),
+        ("made", GELU, {"_target_": "torch.nn.GELU"}, "a group with _target_ and _partial_=true | null"),
+        ("read", GELU, "gelu", "a group with _target_ | null"),
+        ("shares", [0.5], [0.0], "list"),
+        ("rate", 0.5, "a", "float"),
+        ("share", 0.5, 1.5, "float in (0, 1]"),
+    ],
+)
+def test_an_annotation_of_the_user_is_read_as_it_is_meant(name: str, right: Any, wrong: Any, said: str) -> None:
+    def checked_here(value: Any) -> None:
+        check("mine", {"_target_": GIVEN_TARGET, name: value}, object)
+
+    checked_here(right)
+    with pytest.raises(UserError, match=rf"^mine.{name}=.* must be {re.escape(said)}"):
+        checked_here(wrong)
+
+
+@pytest.mark.parametrize(
+    ("key", "target", "sentence"),
+    [
+        ("attention.score", "os.getcwd", "is not a class, and a checkpoint rebuilds nothing else; give a class"),
+        ("attention.own", "pathlib.Path", "is not a Module; give a class of that kind"),
+        ("attention", FULL, "is not an AttentionLayer; "),
+        ("callback.mine", FULL, "is not a Callback; "),
+        ("optimizer", FULL, "is not an Optimizer; "),
+    ],
+)
+def test_a_class_that_no_checkpoint_could_rebuild_is_refused_before_the_training(
+    key: str, target: str, sentence: str
+) -> None:
+    names, node = key.split("."), {"_target_": target}
+    if names[0] == "attention" and len(names) > 1:
+        node = {"_target_": "seq2seq_attn.attention.attention.Attention", names[1]: node}
+    elif len(names) > 1:
+        node = {names[1]: node}
+    with pytest.raises(UserError, match=f"^{key}._target_={target} {re.escape(sentence)}"):
+        check_kinds(names[0], node, names[0])
+    check_kinds("trainer", {"_target_": "pytorch_lightning.Trainer", "own": {"_target_": "pathlib.Path"}}, "trainer")
+    inner = {"_target_": "seq2seq_attn.attention.attention.Attention", "own": {"_target_": "torch.nn.GELU"}}
+    check_kinds("attention", inner, "attention")
 
 
 def test_a_corpus_within_documents_may_hold_out_no_sentences() -> None:

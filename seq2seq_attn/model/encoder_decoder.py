@@ -78,9 +78,11 @@ class EncoderDecoder(nn.Module, DecodingModel):
             widths = {name: getattr(self.encoder, name) for name in widths}
         self.decoder = decoder(input_dim=embedding_dim, **widths)
         if self.reads_source != bool(self.decoder.source_attentions):
+            attends = "attends" if self.decoder.source_attentions else "does not attend"
             raise UserError(
-                "an encoder and a decoder that attends to the source need each other; use model=transformer, or "
-                "model=lm, which has neither"
+                "an encoder and attention to the source need each other: the model has "
+                f"{'an' if self.reads_source else 'no'} encoder, and {type(self.decoder).__name__} {attends} to the "
+                "source; use model=transformer, model=lm without an encoder, or attention=none, the mean of the source"
             )
         if self.encoder is not None:
             self.decoder.check_encoder(self.encoder)

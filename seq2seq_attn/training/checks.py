@@ -55,11 +55,12 @@ REFUSED_CALLBACKS = {  # of Lightning, with the reason and the way out
         "update; give trainer.accumulate_grad_batches=NUMBER"
     ),
 }
+TOKENIZER = "seq2seq_attn.tokenizer.sentencepiece.SentencePieceTokenizer"
 PARTS = ("data", "tokenizer", "model", "search", "optimizer", "scheduler", "trainer")  # of every training
 
 
 def check_groups(composed: DictConfig) -> None:
-    """Refuse a training without one of its parts, and a callback that is no group of options.
+    """Refuse a training without one of its parts, a callback or metric that is no group, and another tokenizer.
 
     Raises:
         UserError: for these.
@@ -70,6 +71,17 @@ def check_groups(composed: DictConfig) -> None:
     for name, callback in (composed.get("callback") or {}).items():
         if not OmegaConf.is_config(callback):
             raise UserError(f"callback.{name}={typed(callback)} is no group of options; ~callback.{name} leaves it out")
+    for name, metric in (composed.get("metric") or {}).items():
+        if not OmegaConf.is_config(metric):
+            raise UserError(
+                f"metric.{name}={typed(metric)} is no group of options; the YAML file of a metric has them under a key "
+                "of its name"
+            )
+    if composed.tokenizer.get("_target_") != TOKENIZER:
+        raise UserError(
+            f"tokenizer._target_={composed.tokenizer.get('_target_')} is not {TOKENIZER}, the only class from which "
+            "data is encoded and a checkpoint rebuilt; give a model of SentencePiece of yours by tokenizer.model=FILE"
+        )
 
 
 def check_config(composed: DictConfig) -> None:
@@ -474,11 +486,17 @@ def check_positions(model: nn.Module) -> None:
     """Refuse a relative position that no attention is told of: ConvS2S attends to the source alone."""
     parts = [p.relative(num_heads=1, head_dim=2) for p in model.modules() if isinstance(p, PositionEncoding)]
     options = {part.option for part in parts if part is not None}
-    told = any(part.relative is not None for part in model.modules() if isinstance(part, AttentionLayer))
-    if options and not told:
+    layers = [part for part in model.modules() if isinstance(part, AttentionLayer)]
+    if options and not any(layer.relative is not None for layer in layers):
+        own = [
+            type(one).__name__
+            for one in layers
+            if not type(one).__module__.startswith(f"{__package__.partition('.')[0]}.")
+        ]
+        why = f"{own[0]}.relative is None" if own else "this model has no self-attention"
         raise UserError(
-            f"position={options.pop()} tells self-attention how far apart two positions are, and this model has no "
-            "self-attention; use position=sinusoidal, learned or none"
+            f"position={options.pop()} tells self-attention how far apart two positions are, and {why}; use "
+            "position=sinusoidal, learned or none"
         )
 
 

@@ -17,6 +17,7 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.search.limits import Limits
 from seq2seq_attn.training.checks import (
     PARTS,
+    TOKENIZER,
     check_best,
     check_config,
     check_end,
@@ -32,6 +33,7 @@ from seq2seq_attn.training.checks import (
     warn_of_limits,
 )
 
+WITH_PARTS = {part: {"_target_": "a.Class"} for part in PARTS} | {"tokenizer": {"_target_": TOKENIZER}}
 LACKING = [
     ("rnn", "position=rotary", "position"),
     ("rnn", "position.join=concat", "position"),
@@ -122,7 +124,7 @@ def test_what_waits_for_validations_is_refused_without_any(option: str) -> None:
 @pytest.mark.parametrize("name", PARTS)
 @pytest.mark.parametrize("lost", ["left out", "null", "a number"])
 def test_a_training_without_one_of_its_parts_is_refused(name: str, lost: str) -> None:
-    config = OmegaConf.create({part: {"_target_": "a.Class"} for part in PARTS})
+    config = OmegaConf.create(WITH_PARTS)
     check_groups(config)
     config.update({} if lost == "left out" else {name: None if lost == "null" else 7})
     if lost == "left out":
@@ -132,10 +134,21 @@ def test_a_training_without_one_of_its_parts_is_refused(name: str, lost: str) ->
 
 
 def test_a_callback_that_is_no_group_is_refused() -> None:
-    config = OmegaConf.create(
-        {part: {"_target_": "a.Class"} for part in PARTS} | {"callback": {"ema": {}, "map": None}}
-    )
+    config = OmegaConf.create(WITH_PARTS | {"callback": {"ema": {}, "map": None}})
     with pytest.raises(UserError, match=r"^callback\.map=null is no group of options; ~callback\.map leaves it out$"):
+        check_groups(config)
+
+
+def test_a_metric_without_a_key_of_its_name_is_refused() -> None:
+    config = OmegaConf.create(WITH_PARTS | {"metric": {"_target_": "mine.F1", "beta": 2}})
+    sentence = r"^metric._target_=mine.F1 is no group of options; the YAML file of a metric has them under a key of its"
+    with pytest.raises(UserError, match=sentence):
+        check_groups(config)
+
+
+def test_another_tokenizer_is_refused_which_nothing_would_read() -> None:
+    config = OmegaConf.create(WITH_PARTS | {"tokenizer": {"_target_": "mine.Tokenizer"}})
+    with pytest.raises(UserError, match=r"^tokenizer._target_=mine.Tokenizer is not .* by tokenizer.model=FILE$"):
         check_groups(config)
 
 
