@@ -38,7 +38,8 @@ class AttentionEntropy(pl.Callback):
                 here = batch.to(pl_module.device)
                 decoded = pl_module.model(here.source, here.source_mask, here.target_input, need_weights=True)
                 figures.update(decoded.weights, here.source_mask, here.target_mask)
-        pl_module.log("val/attention_entropy", figures.entropy, batch_size=1)
+        if figures.has_weights:
+            pl_module.log("val/attention_entropy", figures.entropy, batch_size=1)
 
     def _batches(self, datamodule: Any, tokenizer: Any) -> Iterator[Batch]:
         """Yield the same batches in every process, so that all log the same value."""

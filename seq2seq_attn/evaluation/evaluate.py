@@ -310,6 +310,8 @@ def is_same(metric: Any, other: Any) -> bool:
 
 def check_languages(corpus: LoadedCorpus, loaded: Loaded | Models) -> None:
     run = loaded.config["data"]
+    if not loaded.model.reads_source and corpus.target_language in (run["target_language"], "text"):
+        return  # a language model reads the target side alone
     if (corpus.source_language, corpus.target_language) != (run["source_language"], run["target_language"]):
         raise UserError(
             f"the data goes from {corpus.direction.replace(' → ', ' to ')}, but this model is trained from "

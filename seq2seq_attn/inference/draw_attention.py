@@ -8,7 +8,7 @@ from pathlib import Path
 
 from seq2seq_attn.alignment.heat_map import check_is_map, save_attention_map, without_glyph
 from seq2seq_attn.checkpoint.admitted import add_trust_option
-from seq2seq_attn.errors import reports_user_errors
+from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.inference.translator import Translator
 
 
@@ -31,6 +31,8 @@ def main() -> None:
         parser.error("the sentence is empty, so there is nothing to draw")
     translator = Translator.load(arguments.run, device="cpu", trust=arguments.trust)
     (best,) = translator.translate([arguments.sentence], maps=True)
+    if not best.maps:
+        raise UserError(f"the attention of {arguments.run} has no weights to draw")
     for note in best.notes:
         print(f"note: {note}", file=sys.stderr)
     names = [name if len(best.maps) == 1 else f"{name}_{one.slot.replace('/', '_')}" for one in best.maps]

@@ -151,7 +151,9 @@ def word_with_tags(word: str, before: Sequence[Placeholder], after: Sequence[Pla
     if first[-1] + last[-1] >= len(word):
         first, last = [0] * len(first), [0] * len(last)
     places = [*first, *(len(word) - signs for signs in reversed(last))]
-    tags = [one.text if one.joined else f"{one.text} " for one in before]
-    tags += [one.text if one.joined else f" {one.text}" for one in after]
+    # within the word, a tag has no blank
+    tags = [one.text if one.joined or signs else f"{one.text} " for one, signs in zip(before, first[1:], strict=True)]
+    outside = zip(after, reversed(last[1:]), strict=True)
+    tags += [one.text if one.joined or signs else f" {one.text}" for one, signs in outside]
     parts = zip(pairwise(places), [*tags, ""], strict=True)
     return "".join(word[start:end] + tag for (start, end), tag in parts).strip()

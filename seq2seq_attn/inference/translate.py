@@ -75,6 +75,8 @@ def translate(config: DictConfig) -> None:
         maps = translator.attention("a", "a")  # refuses what has no weights before the first line
         if options["alignments"] or options["placeholders"]:
             chosen_weights(maps, *heads)
+        if options["maps"] and not maps:
+            raise UserError("this model's attention has no weights to draw; leave out maps")
         if options["maps"]:
             check_maps(Path(options["maps"]), [one.slot for one in maps])
     with closing(translator.engine):

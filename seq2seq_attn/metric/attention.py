@@ -37,6 +37,8 @@ class AttentionFigures:
             weights: by slot, (batch, heads, target, source); only those named `cross/...` count.
         """
         layers = [layer.float() for slot, layer in weights.items() if slot.startswith("cross/")]
+        if not layers:  # an attention of one's own may have no weights
+            return
         for layer in layers:
             entropy = torch.special.entr(layer).sum(-1).mean(1)[target_mask]
             self._entropy += float(entropy.double().sum())
@@ -45,6 +47,11 @@ class AttentionFigures:
         covered = mean.masked_fill(~target_mask[..., None], 0.0).sum(1).clamp(max=1.0)[source_mask]
         self._covered += float(covered.double().sum())
         self._columns += len(covered)
+
+    @property
+    def has_weights(self) -> bool:
+        """Whether the attention of any sentence had weights."""
+        return self._rows > 0
 
     @property
     def entropy(self) -> float:

@@ -191,4 +191,6 @@ class EncoderDecoder(nn.Module, DecodingModel):
 def attention_to_source(weights: dict[str, Float[Tensor, "rows _ 1 _"]]) -> Float[Tensor, "rows source"]:
     """Return the mean attention to the source over layers and heads."""
     layers = [cross[:, :, 0].mean(1) for slot, cross in weights.items() if slot.startswith("cross/")]
+    if not layers:
+        raise UserError("the attention to the source has no weights, which search.coverage_penalty reads; use 0")
     return torch.stack(layers).mean(0)

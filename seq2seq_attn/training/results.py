@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -55,7 +56,7 @@ def collect_results(trainer: Any, module: TranslationModule) -> dict[str, Any]:
         **padding_costs(counted.tokens, counted.padded_tokens),
         **({"decode_sentences_per_second": decoded / max(module.decode_seconds, 1e-9)} if module.translates else {}),
         "peak_memory_bytes": peak_memory_bytes(trainer.strategy.root_device),
-        **({"attention_entropy": module.entropy} if decoded else {}),
+        **({} if math.isnan(module.entropy) else {"attention_entropy": module.entropy}),
     }
 
 

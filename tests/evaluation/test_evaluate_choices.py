@@ -58,6 +58,14 @@ def test_data_in_other_languages_is_refused(tmp_path: Path) -> None:
         check_languages(corpus("test", source="fr", target="en"), load(str(run)))
 
 
+def test_a_language_model_is_of_the_language_of_its_target_whatever_the_source(tmp_path: Path) -> None:
+    model_of_text = load(str(write_checkpoint(tmp_path / "a.ckpt", "model=lm")))
+    for source, target in (("de", "fr"), ("text", "text"), ("fr", "fr")):
+        check_languages(corpus("test", source=source, target=target), model_of_text)
+    with pytest.raises(UserError, match="the data goes from fr to en, but this model is trained from en to fr"):
+        check_languages(corpus("test", source="fr", target="en"), model_of_text)
+
+
 COMPOSED = OmegaConf.create(
     {
         "paths": {"cache_dir": "here"},

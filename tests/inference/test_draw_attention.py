@@ -52,3 +52,12 @@ def test_a_picture_is_named_once_and_boxes_are_counted(
     assert files
     assert all(file.is_file() and file.name.startswith("map") and file.name.count(".png") == 1 for file in files)
     assert without_glyph("\u2581\u4e2d\u6587a") == {"\u4e2d", "\u6587"}
+
+
+def test_a_model_whose_attention_has_no_weights_draws_nothing_and_says_so(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("seq2seq_attn.inference.engine.attention_along_batch", lambda *given: [[] for _ in given[2]])
+    with pytest.raises(SystemExit, match="2"):
+        said(monkeypatch, model, "a cat", model.parent / "map.png")
+    assert capsys.readouterr().err == f"the attention of {model} has no weights to draw\n"

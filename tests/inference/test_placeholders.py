@@ -113,6 +113,11 @@ def test_a_tag_within_a_word_goes_around_the_signs_of_the_word_linked_to_it_wher
     assert kept("un<b>do</b> it", "fais le", SAME) == "<b>fais</b> le"
 
 
+def test_no_blank_comes_into_a_word_with_a_tag() -> None:
+    assert kept("(<br>He <br> (<b>", "(livres)", [(0, 0), (1, 0)]) == "(<br><br>livres)<b>"
+    assert kept("(<b>, </b>) ", "chat (x)", [(1, 1)]) == "chat (<b></b>x)"
+
+
 @pytest.mark.parametrize(
     ("source", "target", "links", "expected"),
     [

@@ -8,7 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.metric.attention import AttentionFigures
+from seq2seq_attn.model.encoder_decoder import attention_to_source
 
 SOURCE_MASK = torch.tensor([[True, True, False]])
 TARGET_MASK = torch.tensor([[True, True, False]])
@@ -55,3 +57,13 @@ def test_batches_weigh_by_their_tokens() -> None:
 
 def test_nothing_seen_is_zero() -> None:
     assert (AttentionFigures().entropy, AttentionFigures().coverage) == (0.0, 0.0)
+
+
+def test_attention_without_weights_has_no_figures() -> None:
+    figures = AttentionFigures()
+    figures.update({"encoder/0": torch.ones(1, 1, 2, 2)}, torch.ones(1, 2).bool(), torch.ones(1, 2).bool())
+    assert not figures.has_weights
+    figures.update({"cross/0": torch.ones(1, 1, 2, 2) / 2}, torch.ones(1, 2).bool(), torch.ones(1, 2).bool())
+    assert figures.has_weights
+    with pytest.raises(UserError, match=r"^the attention to the source has no weights, which search.coverage_penalty "):
+        attention_to_source({"encoder/0": torch.ones(1, 1, 1, 2)})
