@@ -276,8 +276,8 @@ def why_not_found(name: Any, error: Exception) -> str:
     except Exception:  # whatever the import of a module raises
         cause = error.__cause__ or error
         return (
-            f"cannot be imported ({type(cause).__name__}: {one_line(cause)}); install its package, or run the command "
-            "in the folder that contains it"
+            f"cannot be imported ({type(cause).__name__}: {one_line(cause)}); install its package, run the command in "
+            "the folder that contains it, or name that folder in PYTHONPATH"
         )
     close = get_close_matches(last, names, n=1)
     return f"is not in the module {module}; {f'did you mean {close[0]}?' if close else 'correct the name'}"

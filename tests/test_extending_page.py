@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 import torch
 from child import Done, done
-from configs import CONF, ROOT
+from configs import CONF, ROOT, built
 from hydra import compose, initialize_config_dir
-from hydra.errors import HydraException
+from hydra.errors import HydraException, InstantiationException
+from hydra.utils import get_class
 from shared_folder import shared_folder
 from small_run import SMALL, SPLITS, write_pairs
 
@@ -25,6 +26,7 @@ from seq2seq_attn.cli.command import SUBCOMMANDS
 from seq2seq_attn.cli.config_errors import sentence_of_composition
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.translator import Translator
+from seq2seq_attn.options import TRAIN, check_options
 from seq2seq_attn.paths import search_path
 from seq2seq_attn.training.parent_config import choose_parent
 
@@ -168,6 +170,39 @@ def test_a_run_is_averaged_and_exported_without_trust_and_loaded_with_it(importa
             Translator.load(path, device="cpu")
         (best,) = Translator.load(path, device="cpu", trust=PACKAGES).translate(["the cat sees"])
         assert best.tokens
+
+
+def test_the_encoder_of_the_page_gives_means_of_neighbours_that_padding_does_not_change(importable: Path) -> None:
+    left_out = ["~model.encoder.dim", "~model.encoder.dropout"]
+    assert " ".join(left_out) in PAGE
+    sizes = ["model.source_vocab_size=11", "model.target_vocab_size=11", "model.embedding_dim=6", "model.decoder.dim=8"]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        config = compose(
+            "train", [search_path(importable / "conf"), "encoder@model.encoder=pooling", *left_out, *sizes]
+        )
+    check_options(config, {"model": TRAIN["model"]})
+    model = built(config.model).eval()
+    x, mask = torch.randn(2, 7, 6), torch.arange(7) < torch.tensor([[7], [4]])
+    together, alone = model.encoder(x, mask), model.encoder(x[1:, :4], mask[1:, :4])
+    torch.testing.assert_close(together.keys[0, 2], x[0, :5].mean(0))
+    torch.testing.assert_close(alone.keys[0, 0], x[1, :3].mean(0))
+    torch.testing.assert_close(together.keys[1:, :4], alone.keys)
+    torch.testing.assert_close(together.summary[1:], alone.summary)
+    tokens = torch.randint(3, 11, (2, 7))
+    assert model(tokens, mask, tokens).hidden.isfinite().all()
+    config.model.encoder.k = 4
+    with pytest.raises(InstantiationException, match=r"model.encoder.k=4 has no middle; use an odd number"):
+        built(config.model)
+
+
+def test_the_table_of_other_parts_names_classes_and_files_that_are_there() -> None:
+    table = PAGE.partition("## Other parts\n")[2].partition("\n## ")[0]
+    for name in re.findall(r"^\| [^|]+ \| `([\w.]+\.[A-Z]\w+)`", table, re.MULTILINE):
+        assert isinstance(get_class(name if name.startswith(("torch", "pytorch")) else f"seq2seq_attn.{name}"), type)
+    files = re.findall(r"`([\w/]+(?:\.py|\.yaml|/))`", table)
+    assert len(files) >= 10
+    for file in files:
+        assert (ROOT / file).exists() or (ROOT / "seq2seq_attn" / file).exists(), file
 
 
 def test_build_attention_finds_parts_of_another_folder(importable: Path) -> None:

@@ -68,8 +68,8 @@ def is_class_of(slot: str, target: Any, trust: Trust = ()) -> bool:
         if not trusted:
             return False
         raise UserError(
-            f"{target} cannot be imported ({type(error).__name__}: {error}); install its package, or run the command "
-            "in the folder that contains it"
+            f"{target} cannot be imported ({type(error).__name__}: {error}); install its package, run the command in "
+            "the folder that contains it, or name that folder in PYTHONPATH"
         ) from error
     if not isinstance(candidate, type) or not issubclass(candidate, get_class(kind)):
         return False

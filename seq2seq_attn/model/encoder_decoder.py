@@ -73,7 +73,7 @@ class EncoderDecoder(nn.Module, DecodingModel):
             if missing := [name for name in widths if not hasattr(self.encoder, name)]:
                 raise UserError(
                     f"{type(self.encoder).__name__} lacks {', '.join(missing)}, which tell the decoder how wide the "
-                    "encoder's outputs are; set them in its constructor (see docs/architectures.md)"
+                    "encoder's outputs are; set them in its constructor (see docs/extending.md)"
                 )
             widths = {name: getattr(self.encoder, name) for name in widths}
         self.decoder = decoder(input_dim=embedding_dim, **widths)

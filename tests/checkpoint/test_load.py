@@ -415,7 +415,7 @@ def test_trust_admits_classes_of_the_kind_that_a_slot_takes_only() -> None:
 def test_a_trusted_module_that_cannot_be_imported_says_why() -> None:
     sentence = (
         rf"^{MINE}_broken.Mine cannot be imported \(ModuleNotFoundError: No module named 'nowhere_at_all'\); install "
-        "its package, or run the command in the folder that contains it$"
+        "its package, run the command in the folder that contains it, or name that folder in PYTHONPATH$"
     )
     with pytest.raises(UserError, match=sentence):
         check_search(f"{MINE}_broken.Mine", [f"{MINE}_broken"])
