@@ -14,9 +14,8 @@ from seq2seq_attn.text import printable
 
 EXIT_CODE = 2  # of a user error; others are what a shell reports
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
-LACKING = re.compile(
-    r"(\w+)\.__init__\(\) missing \d+ required (?:keyword-only|positional) arguments?: (.*)"
-)  # of Python
+# what Python says of a constructor
+LACKING = re.compile(r"(\w+)\.__init__\(\) missing \d+ required (?:keyword-only|positional) arguments?: (.*)")
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 

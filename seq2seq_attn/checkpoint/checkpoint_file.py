@@ -125,7 +125,7 @@ def check_plain(state: Any, name: str) -> None:
     """
     content = io.BytesIO()
     try:
-        torch.save(state, content)
+        torch.save(without_tensors(state), content)
     except Exception as error:  # an open file or a lambda fails in many ways
         raise UserError(f"{name} cannot be saved ({one_line(error)}); leave it out of the state_dict()") from error
     content.seek(0)
@@ -138,6 +138,15 @@ def check_plain(state: Any, name: str) -> None:
         f"{name} holds {found}, and a checkpoint holds tensors and plain data alone, so it could not be read again; "
         "return numbers of Python, lists or tensors in the state_dict()"
     )
+
+
+def without_tensors(node: Any) -> Any:
+    """Return plain data with None for tensors, which may be as large as the model."""
+    if type(node) is dict:
+        return {key: without_tensors(value) for key, value in node.items()}
+    if type(node) in (list, tuple):
+        return [without_tensors(value) for value in node]
+    return None if isinstance(node, Tensor) else node
 
 
 def damage(file: Path) -> str | None:
