@@ -1,4 +1,4 @@
-"""The attention equals its formula, computed pair by pair, and a step gives what the whole sentence gives."""
+"""The attention equals its formula, computed pair by pair, and keeps the laws of attention."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from seq2seq_attn.attention import build_attention
+from seq2seq_attn.attention import build_attention, check_attention
 from seq2seq_attn.attention.cross_attention import CrossAttention
 
 CONF = Path(__file__).parent / "conf"
@@ -32,12 +32,6 @@ def test_weights_are_a_laplace_kernel_of_the_distance() -> None:
             torch.testing.assert_close(weights[batch, 0, target], expected)
 
 
-def test_a_step_gives_what_the_whole_sentence_gives() -> None:
-    attention = build_attention("multihead", "score=laplace", dim=8, num_heads=2, config_dir=CONF).double().eval()
-    sentence = torch.randn(3, 5, 8).double()
-    memory, steps = None, []
-    for t in range(5):
-        attended = attention(sentence[:, t : t + 1], past=memory, causal=True)
-        memory = attended.memory
-        steps.append(attended.context)
-    torch.testing.assert_close(torch.cat(steps, 1), attention(sentence, causal=True).context)
+def test_the_laws_of_attention_hold() -> None:
+    check_attention("multihead", "score=laplace", dim=8, num_heads=2, config_dir=CONF)
+    check_attention("bahdanau", "score=laplace", query_dim=6, key_dim=5, config_dir=CONF)

@@ -1,7 +1,9 @@
-"""Attention of a score, a pattern and a normalizer, or of a feature map; `build_attention` makes a preset's layer."""
+"""Attention of a score, a pattern and a normalizer, or of a feature map; `build_attention` makes a preset's layer,
+and `check_attention` checks the laws of attention for one."""
 
 from seq2seq_attn.attention.attention import Attention
 from seq2seq_attn.attention.build import build_attention
+from seq2seq_attn.attention.check import check_attention
 from seq2seq_attn.attention.cross_attention import CrossAttention
 from seq2seq_attn.attention.kernel_attention import KernelAttention
 from seq2seq_attn.attention.self_attention import SelfAttention
@@ -16,4 +18,5 @@ __all__ = [
     "QueryKeyPositions",
     "SelfAttention",
     "build_attention",
+    "check_attention",
 ]

@@ -1,0 +1,191 @@
+"""What every attention keeps, checked for one with parts of your own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, final
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from seq2seq_attn.attention.build import build_attention
+from seq2seq_attn.attention.self_attention import SelfAttention
+from seq2seq_attn.attention.state import Attended
+from seq2seq_attn.errors import UserError, one_line
+
+BATCH, LENGTH, REAL = 2, 9, 5  # sentences, their length, and the tokens of the second before its padding
+LONG = 250  # positions, which faster ways serve, and tables of 256 positions
+LEAST_GRADIENT = 1e-9
+
+
+def check_attention(preset: str, *overrides: str, tolerance: float = 1e-9, **options: Any) -> dict[str, float]:
+    """Build an attention in float64 and check the laws that the decoders and the search rely on.
+
+    >>> sorted(check_attention("multihead", dim=8, num_heads=2))[:2]
+    ['a hidden key changes nothing', 'a hidden key weighs exactly 0']
+
+    Args:
+        overrides, options: as `build_attention` takes them.
+        tolerance: the largest difference that may be rounding.
+
+    Returns:
+        the largest difference of each law.
+
+    Raises:
+        UserError: naming all laws that are broken; and as `build_attention`.
+    """
+    found, broken = {}, []
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        laws = Checked(lambda: build_attention(preset, *overrides, **options), options).laws()
+        for name, law in laws.items():
+            try:
+                found[name] = law()
+            except Exception as error:  # of a class of the user's
+                broken.append(f"{name}: {type(error).__name__}: {one_line(error)}")
+                continue
+            if not found[name] <= tolerance:  # NaN is not
+                broken.append(f"{name}: the largest difference is {found[name]:.3g}")
+    if broken:
+        raise UserError(f"attention '{preset}' breaks {len(broken)} of {len(laws)} laws; {'; '.join(broken)}")
+    return found
+
+
+@final
+class Checked:
+    """A layer and its laws, each of which returns its largest difference.
+
+    Args:
+        build: makes the layer.
+        widths: `dim`, or `query_dim`, `key_dim` and `value_dim`.
+    """
+
+    def __init__(self, build: Callable[[], Any], widths: dict[str, Any]) -> None:
+        self.build = build
+        self.layer = build().double().eval()
+        self.is_self = isinstance(self.layer, SelfAttention)
+        named: dict[str, Any] = {"value_dim": widths.get("key_dim")} | widths
+        names = ("dim",) if self.is_self else ("query_dim", "key_dim", "value_dim")
+        self.widths: list[int] = [named[name] for name in names]
+
+    def laws(self) -> dict[str, Callable[[], float]]:
+        """Return the laws that apply, by name."""
+        laws = {
+            "a hidden key changes nothing": self.hidden_keys,
+            "a hidden key weighs exactly 0": self.hidden_weights,
+            "padding and other sentences change nothing": self.alone,
+            "a query that sees no key has a context of zeros and finite gradients": self.blind,
+            "every parameter gets a gradient": self.gradients,
+            "the state round-trips": self.state,
+        }
+        if self.is_self:
+            laws["a causal position sees none after it"] = self.look_ahead
+            laws["one step at a time equals all at once"] = self.steps
+        if hasattr(self.layer.attention, "backend"):
+            laws["the faster ways equal backend=dense"] = self.backends
+        return laws
+
+    def inputs(self, length: int = LENGTH) -> list[Tensor]:
+        return [torch.randn(BATCH, length, width, dtype=torch.float64) for width in self.widths]
+
+    def attend(self, inputs: list[Tensor], mask: Bool[Tensor, "*batch source"] | None = None, **asked: Any) -> Attended:
+        if self.is_self:
+            return self.layer(inputs[0], mask, **asked)  # type: ignore[no-any-return]
+        return self.layer(*inputs, mask, **asked)  # type: ignore[no-any-return]
+
+    @property
+    def padding(self) -> Bool[Tensor, "batch source"]:
+        return torch.arange(LENGTH) < torch.tensor([[LENGTH], [REAL]])
+
+    def real(self, context: Tensor) -> Tensor:
+        """Return the second sentence's contexts, without those of padding."""
+        return context[1, :REAL] if self.is_self else context[1]
+
+    def hidden_keys(self) -> float:
+        inputs = self.inputs()
+        before = self.attend(inputs, self.padding).context
+        for keys in inputs if self.is_self else inputs[1:]:
+            keys[1, REAL:] = 100 * torch.randn_like(keys[1, REAL:])
+        return difference(self.real(self.attend(inputs, self.padding).context), self.real(before))
+
+    def hidden_weights(self) -> float:
+        weights = self.attend(self.inputs(), self.padding, need_weights=True).weights
+        return 0.0 if weights is None or not weights[1, :, :, REAL:].any() else math.inf
+
+    def alone(self) -> float:
+        inputs = self.inputs()
+        together = self.attend(inputs, self.padding).context
+        cut = [x[1:, :REAL] if self.is_self or number else x[1:] for number, x in enumerate(inputs)]
+        return difference(self.real(together), self.attend(cut).context[0])
+
+    def blind(self) -> float:
+        inputs = [x.requires_grad_() for x in self.inputs()]
+        mask = torch.ones(BATCH, LENGTH, LENGTH, dtype=torch.bool)
+        mask[:, 2] = False
+        context = self.attend(inputs, mask).context
+        found = torch.autograd.grad(context.square().sum(), inputs, allow_unused=True)
+        finite = all(gradient is None or gradient.isfinite().all() for gradient in found)
+        return difference(context[:, 2], torch.zeros_like(context[:, 2])) if finite else math.nan
+
+    def gradients(self) -> float:
+        layer = self.build().double().train()
+        if not [*layer.parameters()]:
+            return 0.0
+        attended = layer(*self.inputs(), self.padding)
+        loss = attended.context.square().sum()
+        if attended.log_prob is not None:  # what is drawn passes no gradient on: the draw's own terms do
+            loss = loss + (attended.log_prob + attended.entropy).sum()
+        loss.backward()
+        without = [
+            name
+            for name, parameter in layer.named_parameters()
+            if parameter.grad is None or not (parameter.grad.abs() > LEAST_GRADIENT).any()
+        ]
+        if without:
+            raise UserError(f"none for {', '.join(without)}")
+        return 0.0
+
+    def state(self) -> float:
+        inputs = self.inputs()
+        torch.manual_seed(1)  # so that it begins with other numbers
+        other = self.build().double().eval()
+        other.load_state_dict(self.layer.state_dict())
+        return difference(other(*inputs, self.padding).context, self.attend(inputs, self.padding).context)
+
+    def look_ahead(self) -> float:
+        (x,) = self.inputs()
+        before = self.attend([x], causal=True).context
+        changed = torch.cat([x[:, :REAL], torch.randn_like(x[:, REAL:])], 1)
+        return difference(self.attend([changed], causal=True).context[:, :REAL], before[:, :REAL])
+
+    def steps(self) -> float:
+        (x,) = self.inputs()
+        past, contexts = None, []
+        for token in x.split(1, 1):
+            attended = self.attend([token], causal=True, past=past)
+            past = attended.memory
+            contexts.append(attended.context)
+        return difference(torch.cat(contexts, 1), self.attend([x], causal=True).context)
+
+    def backends(self) -> float:
+        attention, differences = self.layer.attention, []
+        chosen = attention.backend
+        for length in (LENGTH, LONG):
+            inputs = [x.requires_grad_() for x in self.inputs(length)]
+            for asked in ({"causal": False}, {"causal": True}) if self.is_self else ({},):
+                results = []
+                for backend in (chosen, "dense"):
+                    attention.backend = backend
+                    context = self.attend(inputs, None, **asked).context
+                    gradients = torch.autograd.grad(context.sin().sum(), inputs, allow_unused=True)
+                    results.append([context, *(x for x in gradients if x is not None)])
+                attention.backend = chosen
+                differences += [difference(*both) for both in zip(*results, strict=True)]
+        return max(differences)
+
+
+def difference(found: Tensor, expected: Tensor) -> float:
+    """Return the largest difference; NaN where one is NaN."""
+    return float((found - expected).detach().abs().max())

@@ -1,0 +1,120 @@
+"""`check_attention`: all presets keep the laws, and an attention that breaks one is refused by its name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from configs import attentions_at_once, options
+from torch import Tensor
+
+from seq2seq_attn.attention import check_attention
+from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
+from seq2seq_attn.attention.score.scaled_dot import ScaledDotScore
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.nn.masked import masked_softmax
+
+SOME = ("multihead", "linear", "local_p", "coverage", "talking_heads", "luong_dot")
+HIDDEN = {"a hidden key changes nothing", "a hidden key weighs exactly 0", "padding and other sentences change nothing"}
+BLIND = "a query that sees no key has a context of zeros and finite gradients"
+AHEAD, STEPS = "a causal position sees none after it", "one step at a time equals all at once"
+GRADIENTS, STATE, FASTER = (
+    "every parameter gets a gradient",
+    "the state round-trips",
+    "the faster ways equal backend=dense",
+)
+
+
+class SeesAll(Normalizer):
+    """Forgets the mask."""
+
+    def forward(self, scores: Tensor, allowed: Tensor | None) -> Normalized:
+        return Normalized(scores.softmax(-1))
+
+
+class NotANumber(Normalizer):
+    """A softmax over nothing."""
+
+    def forward(self, scores: Tensor, allowed: Tensor | None) -> Normalized:
+        return Normalized((scores if allowed is None else scores.masked_fill(~allowed, -torch.inf)).softmax(-1))
+
+
+class MeansOfBatch(ScaledDotScore):
+    """Lets the sentences of a batch change one another."""
+
+    def prepare_query(self, query: Tensor) -> Any:
+        return super().prepare_query(query - query.mean((0, 1)))
+
+
+class Idle(Normalizer):
+    """Has a parameter that nothing reads, and a number that its state lacks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.idle = torch.nn.Parameter(torch.zeros(2))
+        self.factor = torch.rand(()).item()
+
+    def forward(self, scores: Tensor, allowed: Tensor | None) -> Normalized:
+        return Normalized(self.factor * masked_softmax(scores, allowed))
+
+
+class Broken(ScaledDotScore):
+    """Fails."""
+
+    def prepare_keys(self, keys: Tensor) -> Any:
+        raise ValueError("no keys today")
+
+
+CLASSES = {
+    "normalizer": {"sees_all": SeesAll, "not_a_number": NotANumber, "idle": Idle},
+    "score": {"means_of_batch": MeansOfBatch, "broken": Broken},
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The YAML files of the classes above."""
+    folder = tmp_path_factory.mktemp("conf")
+    for group, classes in CLASSES.items():
+        (folder / "attention" / group).mkdir(parents=True)
+        for name, kind in classes.items():
+            file = folder / "attention" / group / f"{name}.yaml"
+            file.write_text(f"_target_: {__name__}.{kind.__name__}\n_partial_: true\n", encoding="utf-8")
+    return folder
+
+
+@pytest.mark.parametrize(
+    "preset", [one if one in SOME else pytest.param(one, marks=pytest.mark.slow) for one in options("attention")]
+)
+def test_every_preset_keeps_all_laws(preset: str) -> None:
+    found = check_attention(preset, query_dim=8, key_dim=8)
+    assert found.keys() >= HIDDEN | {BLIND, GRADIENTS, STATE}
+    if preset in attentions_at_once():
+        found = check_attention(preset, dim=32)
+        assert found.keys() >= HIDDEN | {BLIND, GRADIENTS, STATE, AHEAD, STEPS}
+    assert max(found.values()) < 1e-9
+
+
+@pytest.mark.parametrize(
+    ("part", "laws"),
+    [
+        ("normalizer=sees_all", {*HIDDEN, BLIND, AHEAD, STEPS}),
+        ("normalizer=not_a_number", {BLIND}),
+        ("score=means_of_batch", HIDDEN - {"a hidden key weighs exactly 0"} | {AHEAD, STEPS, FASTER}),
+        ("normalizer=idle", {GRADIENTS, STATE}),
+    ],
+)
+def test_an_attention_that_breaks_laws_is_refused_by_their_names(part: str, laws: set[str], folder: Path) -> None:
+    with pytest.raises(UserError, match=rf"^attention 'multihead' breaks {len(laws)} of 9 laws; ") as refused:
+        check_attention("multihead", part, dim=8, num_heads=2, config_dir=folder)
+    named = {
+        name for name in {*HIDDEN, BLIND, AHEAD, STEPS, GRADIENTS, STATE, FASTER} if f"{name}: " in str(refused.value)
+    }
+    assert named == laws
+
+
+def test_an_error_of_a_class_is_the_reason_of_every_law(folder: Path) -> None:
+    with pytest.raises(UserError, match=r"^attention 'bahdanau' breaks 7 of 7 laws; .*: ValueError: no keys today; "):
+        check_attention("bahdanau", "score=broken", query_dim=8, key_dim=6, config_dir=folder)
