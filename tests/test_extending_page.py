@@ -229,6 +229,10 @@ def test_build_attention_finds_parts_of_another_folder(importable: Path) -> None
     products = (query @ keys.mT)[:, None]
     found = linear.attend_self(sentence, need_weights=True).weights
     torch.testing.assert_close(found, products / products.sum(-1, keepdim=True))
+    (importable / "conf" / "attention" / "broken.yaml").write_text("a: [1,\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"^attention 'broken' cannot be composed: while parsing"):
+        build_attention("broken", dim=6, config_dir=importable / "conf")
+    (importable / "conf" / "attention" / "broken.yaml").unlink()
     with pytest.raises(UserError, match=r"does not take score=laplac"):
         build_attention("multihead", "score=laplac", dim=6, config_dir=importable / "conf")
     with pytest.raises(UserError, match=r"^config_dir=nowhere is no folder; give one with YAML files"):

@@ -105,6 +105,7 @@ def compose_factory(preset: str, *overrides: str, config_dir: str | Path | None 
     from hydra.utils import instantiate
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
 
     from seq2seq_attn.options import Factory, check
 
@@ -119,14 +120,15 @@ def compose_factory(preset: str, *overrides: str, config_dir: str | Path | None 
     presets = sorted({path.stem for folder in (directory, *added) for path in (folder / "attention").glob("*.yaml")})
     if preset not in presets:
         raise UserError(f"There is no attention '{preset}'; choose from: {', '.join(presets)}")
-    mistakes = (HydraException, OmegaConfBaseException, ValueError)  # ValueError: Hydra's own, of `score=3`
+    mistakes = (HydraException, OmegaConfBaseException, YAMLError, ValueError)  # ValueError: Hydra's own, of `score=3`
     words = [*map(search_path, added), f"+attention={preset}", *map(in_full, overrides)]
     with hydra_untouched(), initialize_config_dir(str(directory), version_base="1.3"):
         try:
             node = OmegaConf.to_container(compose(overrides=words).attention, resolve=True)
         except mistakes as error:
             why = " ".join(re.split("Config search path|To append to your default list", str(error))[0].split())
-            raise UserError(f"attention '{preset}' does not take {', '.join(overrides)}: {why}") from error
+            what = f"does not take {', '.join(overrides)}" if overrides else "cannot be composed"
+            raise UserError(f"attention '{preset}' {what}: {why}") from error
     check("attention", node, Factory)
     return instantiate(node, _convert_="all")
 
