@@ -54,6 +54,11 @@ class AttentionFigures:
         return self._rows > 0
 
     @property
+    def figures(self) -> dict[str, float]:
+        """The means, as an evaluation reports them."""
+        return {"attention_entropy": self.entropy, "attention_coverage": self.coverage}
+
+    @property
     def entropy(self) -> float:
         return self._entropy / max(self._rows, 1)
 

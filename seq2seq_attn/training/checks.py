@@ -488,12 +488,8 @@ def check_positions(model: nn.Module) -> None:
     options = {part.option for part in parts if part is not None}
     layers = [part for part in model.modules() if isinstance(part, AttentionLayer)]
     if options and not any(layer.relative is not None for layer in layers):
-        own = [
-            type(one).__name__
-            for one in layers
-            if not type(one).__module__.startswith(f"{__package__.partition('.')[0]}.")
-        ]
-        why = f"{own[0]}.relative is None" if own else "this model has no self-attention"
+        own = next((type(one) for one in layers if not type(one).__module__.startswith("seq2seq_attn.")), None)
+        why = "this model has no self-attention" if own is None else f"{own.__name__}.relative is None"
         raise UserError(
             f"position={options.pop()} tells self-attention how far apart two positions are, and {why}; use "
             "position=sinusoidal, learned or none"

@@ -65,5 +65,6 @@ def test_attention_without_weights_has_no_figures() -> None:
     assert not figures.has_weights
     figures.update({"cross/0": torch.ones(1, 1, 2, 2) / 2}, torch.ones(1, 2).bool(), torch.ones(1, 2).bool())
     assert figures.has_weights
+    assert figures.figures == {"attention_entropy": pytest.approx(math.log(2)), "attention_coverage": 1.0}
     with pytest.raises(UserError, match=r"^the attention to the source has no weights, which search.coverage_penalty "):
         attention_to_source({"encoder/0": torch.ones(1, 1, 1, 2)})

@@ -192,6 +192,16 @@ def test_a_relative_position_needs_an_attention_to_itself(position: str) -> None
     check_positions(model_of(*CONV, "position=none"))
 
 
+def test_an_attention_of_the_user_that_takes_no_position_is_named() -> None:
+    model = model_of(*CONV, "position=rotary")
+    for layer in model.decoder.source_attentions:
+        layer.__class__ = type("Retention", (type(layer),), {"__module__": "mine"})
+    with pytest.raises(
+        UserError, match=r"^position=rotary tells .* are, and Retention.relative is None; use position="
+    ):
+        check_positions(model)
+
+
 def test_sentences_longer_than_the_models_positions_are_refused_before_training() -> None:
     check_lengths(None, {"train": (900, 3)})
     check_lengths(9, {"train": (9, 3), "val": (2, 9)})
