@@ -41,6 +41,7 @@ TWO_MACHINES = (
     "The records name the processors of this page and of [{other}.md]({other}.md) alike, but they are two machines: "
     "on that of tatoeba_minutes_zen5.md the updates of ours take less than half of the time."
 )
+EARLIER = {"tatoeba_minutes": "Ours is the recipe as it was up to commit `941d6a7b`."}
 OTHER_MACHINE = {
     "tatoeba_minutes_bahdanau": TWO_MACHINES.format(other="tatoeba_minutes_zen5"),
     "tatoeba_minutes_zen5": TWO_MACHINES.format(other="tatoeba_minutes_bahdanau"),
@@ -69,7 +70,7 @@ MODELS = (
 )
 # When each program ends, and how its rate falls
 SCHEDULES = {
-    "ours": "Ours ends after {epochs} epochs, over which the learning rate falls to zero.",
+    "ours": "Ours ends after {epochs} epochs, when its learning rate has fallen to zero.",
     "joeynmt_rnn": "JoeyNMT's recurrent model halves its rate when validation BLEU has not risen for five validations.",
     "opennmt_rnn": "OpenNMT-py's recurrent model halves its rate after 1,600 updates and every 400 from there, "
     "numbers that were chosen for about as many updates as half an hour gives on two cores (its defaults are 50,000 "
@@ -129,7 +130,7 @@ def draw(file: Path) -> Path:
             title=TITLES.get(file.stem, f"BLEU by minutes of training: {literal(file.stem)}"),
             table=figures(programs),
             missing=missing(programs),
-            notes=listed(notes(programs, results)),
+            notes=listed(notes(programs, results, file.stem)),
             settings=settings(programs),
             machines=listed([*machines(programs), *different_machines(programs, file.stem)]),
             name=literal(file.stem),
@@ -145,7 +146,7 @@ def listed(lines: Sequence[str]) -> str:
     return "\n".join(fill(f"- {line}", 120, subsequent_indent="  ", break_on_hyphens=False) for line in lines)
 
 
-def notes(programs: dict[str, Any], results: dict[str, Any]) -> list[str]:
+def notes(programs: dict[str, Any], results: dict[str, Any], page: str) -> list[str]:
     """Return what a reader has to know of the programs of the page."""
     every = [run for runs in programs.values() for run in runs.values()]
     schedules = [text for name, text in SCHEDULES.items() if any(given.endswith(name) for given in programs)]
@@ -159,6 +160,7 @@ def notes(programs: dict[str, Any], results: dict[str, Any]) -> list[str]:
         MODELS.format(dim=results["dim"], tokens=every[0]["tokens"]),
         " ".join(schedules).format(epochs=epochs),
         *choices(programs, results["experiment"]),
+        *([EARLIER[page]] if page in EARLIER else []),
         f"{clock} {CLOCK_OF_OPENNMT}" if is_beside["opennmt"] else clock,
         SEARCH.format(**every[0]["sentences"], others=others),
     ]

@@ -79,7 +79,6 @@ TASK = (
 # Provilkov et al. 2020, arXiv:1910.13267; the longer, padded segmentations fill 2.3 times as many batches, which the
 # larger budget makes up for: as many sentences in an update as without
 DROPPED_MERGES = ("tokenizer.sampling_alpha=0.1", "batch_tokens=18432")
-LONGER = ("trainer.max_epochs=13",)
 ROUGE = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
 DISTINCT = {"distinct1": "distinct-1", "distinct2": "distinct-2"}
 PLANS = {
@@ -186,11 +185,13 @@ PLANS = {
         ("experiment=tatoeba_best", "search=greedy", "trainer.limit_test_batches=0"),
         {
             "tatoeba_best": (),
-            "longer": LONGER,
-            "longer_dropout_0.2": (*LONGER, "model.dropout=0.2", "model.encoder.dropout=0.2"),
-            "shorter_dropout_0": ("trainer.max_epochs=6", "model.dropout=0", "model.encoder.dropout=0"),
+            "cosine": ("scheduler=cosine", "~scheduler.decay_share"),
+            "scaled": ("model.scale_embeddings=true",),
+            "less_dropout": ("model.dropout=0.1",),
+            "more_dropout": ("model.dropout=0.3", "model.decoder.dropout=0.3"),
+            "encoder_dropout": ("model.encoder.dropout=0.2",),
+            "subword_sampling": ("tokenizer.sampling_alpha=0.2",),
             "bounded": ("model.decoder.activation=tanh",),
-            "not_scaled": ("model.scale_embeddings=false",),
             "bahdanau": ("decoder@model.decoder=rnn", "attention=bahdanau", "~model.decoder.activation"),
             "luong_general": ("attention=luong_general",),
             "lower_rate": ("optimizer.lr=0.002",),
