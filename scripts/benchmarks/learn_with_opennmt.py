@@ -70,9 +70,10 @@ class TimeIsUpError(Exception):
     """Ends OpenNMT's training."""
 
 
-def recurrent(_: dict[str, Any]) -> dict[str, Any]:
+def recurrent(settings: dict[str, Any]) -> dict[str, Any]:
     """Halve the rate again and again, as OpenNMT does by default, but after so few updates as there is time for."""
-    return {"start_decay_steps": 1600, "decay_steps": 400, "learning_rate_decay": 0.5}
+    decay = {"start_decay_steps": settings["decay_after"], "decay_steps": settings["decay_every"]}
+    return decay | {"learning_rate_decay": 0.5}
 
 
 def transformer(settings: dict[str, Any]) -> dict[str, Any]:

@@ -71,7 +71,9 @@ PEERS = {  # rates were tried on the validation set; the page says where the sch
         "joeynmt", TRANSFORMER | {"lr": 0.5, "warmup_steps": 400, "validation_updates": 400}, batch_factor=2
     ),
     "opennmt_rnn": Peer(
-        "opennmt", {"model": "rnn", "dropout": 0.2, "lr": 0.003, "average_decay": 0.002, "validation_updates": 400}
+        "opennmt",
+        {"model": "rnn", "dropout": 0.2, "lr": 0.003, "average_decay": 0.002, "validation_updates": 400}
+        | {"decay_after": 2400, "decay_every": 600},
     ),
     "opennmt_transformer": Peer(
         "opennmt", TRANSFORMER | {"lr": 1.0, "warmup_steps": 800, "average_decay": 0.002, "validation_updates": 400}

@@ -19,7 +19,8 @@ from scripts.benchmarks import learn_with_opennmt as script
 SETTINGS = {
     "seed": 1, "source": "en", "target": "fr", "model": "rnn", "dim": 16, "dropout": 0.2, "lr": 0.003, "clip": 1.0,
     "smoothing": 0.1, "batch_tokens": 512, "beam_size": 4, "validation_updates": 7, "average_decay": 0.25,
-    "sentences": 20, "tokens": 30, "layers": 2, "heads": 4, "ff_dim": 32, "warmup_steps": 9,
+    "sentences": 20, "tokens": 30, "layers": 2, "heads": 4, "ff_dim": 32, "warmup_steps": 9, "decay_after": 11,
+    "decay_every": 3,
 }  # fmt: skip
 CATS = [f"le chat numéro {number} dort bien ici" for number in range(20)]
 
@@ -107,7 +108,7 @@ def test_what_it_reads_are_the_settings_with_a_schedule(opennmt: SimpleNamespace
     script.main(folder, 0.0)
     config = opennmt.config
     assert (config["learning_rate"], config["save_checkpoint_steps"], config["average_decay"]) == (0.003, 7, 0.25)
-    assert (config["start_decay_steps"], config["decay_method"]) == (1600, "none")
+    assert (config["start_decay_steps"], config["decay_steps"], config["decay_method"]) == (11, 3, "none")
     assert (folder / "opennmt.vocabulary").read_text().split() == ["a", "b"]
     (folder / "settings.json").write_text(json.dumps(SETTINGS | {"model": "transformer"}))
     script.main(folder, 0.0)
