@@ -227,7 +227,9 @@ def test_settings_are_numbers_that_a_program_has() -> None:
     assert script.changed(["lr=0.001", "validation_updates=7"]) == {"lr": 0.001, "validation_updates": 7}
     with pytest.raises(UserError, match="--setting lr is not NAME=NUMBER"):
         script.changed(["lr"])
-    with pytest.raises(UserError, match="--setting lrr: no program has it; the settings are average_decay, dropout"):
+    with pytest.raises(
+        UserError, match="--setting lrr: no program has it; the settings are average_decay, decay_after"
+    ):
         script.changed(["lrr=1"])
 
 
