@@ -228,7 +228,7 @@ def test_settings_are_numbers_that_a_program_has() -> None:
     with pytest.raises(UserError, match="--setting lr is not NAME=NUMBER"):
         script.changed(["lr"])
     with pytest.raises(
-        UserError, match="--setting lrr: no program has it; the settings are average_decay, decay_after"
+        UserError, match="lrr: no program has it; the settings are average_decay, decay_after"
     ):
         script.changed(["lrr=1"])
 
