@@ -227,9 +227,7 @@ def test_settings_are_numbers_that_a_program_has() -> None:
     assert script.changed(["lr=0.001", "validation_updates=7"]) == {"lr": 0.001, "validation_updates": 7}
     with pytest.raises(UserError, match="--setting lr is not NAME=NUMBER"):
         script.changed(["lr"])
-    with pytest.raises(
-        UserError, match="lrr: no program has it; the settings are average_decay, decay_after"
-    ):
+    with pytest.raises(UserError, match="lrr: no program has it; the settings are average_decay, decay_after"):
         script.changed(["lrr=1"])
 
 
