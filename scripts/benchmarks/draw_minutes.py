@@ -84,9 +84,9 @@ EPOCHS_CHOSEN = "the number of epochs, which fits into half an hour on two cores
 OURS_CHOSEN = {
     "tatoeba_minutes": "the scale of the embeddings, dropout and the schedule, on this validation set. With seed 3 and "
     "eleven epochs its best BLEU is 48.9; with scaled embeddings, dropout of the encoder's output and a cosine, 47.7; "
-    "with dropout 0.3 it was behind after six epochs (45.5 and 46.8), and was stopped. The decoder, its activation and "
-    "the rate are those of [the recipe before](tatoeba_minutes_earlier.md). The number of epochs fits into half an "
-    "hour on two cores",
+    "with dropout 0.3 it was behind after six epochs (45.5 and 46.8), and was stopped ([curves](tatoeba_choices.png), "
+    "[figures](tatoeba_choices.tsv)). The decoder, its activation and the rate are those of [the recipe "
+    "before](tatoeba_minutes_earlier.md). The number of epochs fits into half an hour on two cores",
     "tatoeba_minutes_earlier": "the decoder, its activation, the scale of the embeddings, dropout (0.1, and 0.2 in the "
     "decoder), the rate and the number of epochs, on this validation set, from the variants of plan `tatoeba` of "
     "scripts.benchmarks.seeds (their figures are not recorded)",

@@ -203,6 +203,17 @@ def test_a_page_says_which_program_has_which_machine_and_describes_no_other_prog
     assert "A, family 1 model 2, torch 2; commit `cccccccc`." in text
 
 
+def test_a_page_has_the_schedules_of_its_runs(tmp_path: Path) -> None:
+    figures = json.loads(script.OUTPUT.with_name("tatoeba_minutes_bahdanau.json").read_text(encoding="utf-8"))
+    (ours,) = figures["programs"]["ours"].values()
+    peer = ended(41.0) | {"settings": SETTINGS | {"decay_after": 2345, "decay_every": 67}}
+    programs = {"ours": {"1": ours | {"epochs": 77}}, "opennmt_rnn": {"1": peer | {"machine": ours["machine"]}}}
+    (tmp_path / "figures.json").write_text(json.dumps(figures | {"programs": programs}), encoding="utf-8")
+    text = " ".join(draw(tmp_path / "figures.json").read_text(encoding="utf-8").split())
+    assert "Ours ends after 77 epochs, when its learning rate" in text
+    assert "halves its rate after 2,345 updates and every 67 from there" in text
+
+
 def test_the_committed_pages_have_different_titles() -> None:
     pages = script.OUTPUT.parent.glob("tatoeba_minutes*.md")
     titles = [page.read_text(encoding="utf-8").partition("\n")[0] for page in pages]
