@@ -34,7 +34,7 @@ USUAL = "tatoeba_minutes"  # name of the usual file of figures
 SPEED = ROOT / "docs/benchmarks/training_cpu.json"
 TITLES = {
     "tatoeba_minutes": "BLEU by minutes of training: the best recipe",
-    "tatoeba_minutes_earlier": "BLEU by minutes of training: the best recipe before",
+    "tatoeba_minutes_earlier": "BLEU by minutes of training: the previous recipe",
     "tatoeba_minutes_bahdanau": "BLEU by minutes of training: Bahdanau's model",
     "tatoeba_minutes_zen5": "BLEU by minutes of training: Bahdanau's model on a faster machine",
 }
@@ -42,7 +42,6 @@ TWO_MACHINES = (
     "The records name the processors of this page and of [{other}.md]({other}.md) alike, but they are two machines: "
     "on that of tatoeba_minutes_zen5.md the updates of ours take less than half of the time."
 )
-EARLIER = {"tatoeba_minutes_earlier": "Ours is the recipe as it was up to commit `941d6a7b`."}
 OTHER_MACHINE = {
     "tatoeba_minutes_bahdanau": TWO_MACHINES.format(other="tatoeba_minutes_zen5"),
     "tatoeba_minutes_zen5": TWO_MACHINES.format(other="tatoeba_minutes_bahdanau"),
@@ -74,9 +73,8 @@ SCHEDULES = {
     "ours": "Ours ends after {epochs} epochs, when its learning rate has fallen to zero.",
     "joeynmt_rnn": "JoeyNMT's recurrent model halves its rate when validation BLEU has not risen for five validations.",
     "opennmt_rnn": "OpenNMT-py's recurrent model halves its rate after {decay_after:,} updates and every "
-    "{decay_every:,} from there, "
-    "numbers that were chosen for about as many updates as half an hour gives on two cores (its defaults are 50,000 "
-    "and 10,000).",
+    "{decay_every:,} from there, numbers that were chosen for about as many updates as half an hour gives on two cores "
+    "(its defaults are 50,000 and 10,000).",
     "transformer": "The rate of the Transformers falls with the square root of the updates.",
 }
 # What was chosen for each program; for ours by page
@@ -85,11 +83,12 @@ OURS_CHOSEN = {
     "tatoeba_minutes": "the scale of the embeddings, dropout and the schedule, on this validation set. With seed 3 and "
     "eleven epochs its best BLEU is 48.9; with scaled embeddings, dropout of the encoder's output and a cosine, 47.7; "
     "with dropout 0.3 it was behind after six epochs (45.5 and 46.8), and was stopped ([curves](tatoeba_choices.png), "
-    "[figures](tatoeba_choices.tsv)). The decoder, its activation and the rate are those of [the recipe "
-    "before](tatoeba_minutes_earlier.md). The number of epochs fits into half an hour on two cores",
+    "[figures](tatoeba_choices.tsv)). The decoder, its activation and the rate are those of [the previous "
+    "recipe](tatoeba_minutes_earlier.md). The number of epochs fits into half an hour on two cores",
     "tatoeba_minutes_earlier": "the decoder, its activation, the scale of the embeddings, dropout (0.1, and 0.2 in the "
     "decoder), the rate and the number of epochs, on this validation set, from the variants of plan `tatoeba` of "
-    "scripts.benchmarks.seeds (their figures are not recorded)",
+    "scripts.benchmarks.seeds (their figures are not recorded). This is `tatoeba_best` as it was up to commit "
+    "`941d6a7b`",
     "tatoeba_minutes_bahdanau": EPOCHS_CHOSEN,
     "tatoeba_minutes_zen5": EPOCHS_CHOSEN,
 }
@@ -170,7 +169,6 @@ def notes(programs: dict[str, Any], results: dict[str, Any], page: str) -> list[
         MODELS.format(dim=results["dim"], tokens=every[0]["tokens"]),
         " ".join(schedules).format(**numbers),
         *choices(programs, page, results["experiment"]),
-        *([EARLIER[page]] if page in EARLIER else []),
         f"{clock} {CLOCK_OF_OPENNMT}" if is_beside["opennmt"] else clock,
         SEARCH.format(**every[0]["sentences"], others=others),
     ]
