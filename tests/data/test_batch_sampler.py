@@ -107,6 +107,18 @@ def test_padding_is_under_a_tenth_on_lengths_like_tatoebas():
     assert sampler.padding_share < 0.05
 
 
+@pytest.mark.parametrize(("num_pairs", "best"), [(300, 8), (20_000, 1)])
+def test_buckets_are_as_wide_as_pads_least(num_pairs, best, monkeypatch):
+    pairs = np.random.default_rng(2).integers(5, 30, (num_pairs, 2))
+    shares = {}
+    for width in (1, 8):
+        with monkeypatch.context() as patch:
+            patch.setattr("seq2seq_attn.data.batch_sampler.BUCKET_WIDTHS", (width,))
+            shares[width] = make(pairs, batch_tokens=1000).padding_share
+    assert min(shares, key=shares.get) == best
+    assert make(pairs, batch_tokens=1000).padding_share <= shares[best]
+
+
 def test_a_pair_longer_than_the_budget_stands_alone():
     assert sorted(map(len, epoch(make([(3, 3), (500, 2), (3, 3), (2, 3), (3, 2)]), 0))) == [1, 4]
 

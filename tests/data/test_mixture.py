@@ -199,6 +199,15 @@ def test_a_corpus_may_be_a_split_of_a_data_set(corpora: Any, tmp_path: Path) -> 
         assert {source.split()[0] for source in found.splits["train"].sources} == {split}
 
 
+def test_a_corpus_may_be_a_part_of_a_data_set(tmp_path: Path) -> None:
+    for part in ("old", "new"):
+        (tmp_path / "set" / part).mkdir(parents=True)
+        table = pa.table({side: [f"{part} {n}{side}" for n in range(20)] for side in ("en", "fr")})
+        pq.write_table(table, tmp_path / "set" / part / "train.parquet")
+    found = mixture({"set": {"path": str(tmp_path / "set"), "name": "new"}}, tmp_path)
+    assert {source.split()[0] for source in found.splits["train"].sources} == {"new"}
+
+
 def test_pairs_whose_links_are_given_are_those_of_all_corpora_whatever_their_weights(
     corpora: Any, tmp_path: Path
 ) -> None:

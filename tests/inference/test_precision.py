@@ -92,6 +92,17 @@ def test_an_overflow_of_float16_names_the_precisions_without_one(tmp_path: Path)
         Translator(engine, loaded.tokenizer, loaded.config).translate(FEW)
 
 
+@pytest.mark.parametrize("method", ["token_log_probs", "attention"])
+def test_scores_and_maps_of_given_translations_are_computed_in_the_precision(method: str, tmp_path: Path) -> None:
+    translator = Translator.load(write_checkpoint(tmp_path / "rnn.ckpt", *LAYERS), device="cpu", precision="bf16-mixed")
+    (model,), kinds = members(translator), set()
+    for part in model.modules():
+        if isinstance(part, torch.nn.Linear):
+            part.register_forward_hook(lambda _, __, output: kinds.add(output.dtype))
+    getattr(translator.engine, method)([[5, 6]], [[7, 8]])
+    assert kinds == {torch.bfloat16}
+
+
 def test_float32_is_the_default_whatever_the_run(file: Path) -> None:
     plain, named = Translator.load(file, device="cpu"), Translator.load(file, device="cpu", precision="32-true")
     with logits(plain) as seen:

@@ -1,6 +1,7 @@
 """Encoding and decoding, reproducibility, the cache, and error messages for invalid settings."""
 
 import io
+import os
 import re
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -332,7 +333,9 @@ def test_a_given_model_segments_as_before_with_our_special_tokens(layout: str, t
     assert tokenizer.model_type == LAYOUTS[layout].get("model_type", "unigram")
     state = tokenizer.get_state()
     assert SentencePieceTokenizer.from_state(state).fingerprint == tokenizer.fingerprint
-    assert b"private" not in state["source_model"].numpy().tobytes()
+    content = state["source_model"].numpy().tobytes()
+    assert b"private" not in content
+    assert os.fsencode(tmp_path) not in content
     given_tokenizer(str(tmp_path / "m.model"), 0.5).encode_source(SOURCES, sample=True)
 
 
@@ -456,6 +459,8 @@ def test_a_vocabulary_of_sentinels_alone_is_refused(model_type):
     ("options", "lack"),
     [
         ({"model_type": "unigram", "add_dummy_prefix": False}, "puts no mark before the first word"),
+        ({"model_type": "unigram", "treat_whitespace_as_suffix": True}, "puts no mark before the first word"),
+        ({"model_type": "unigram", "split_by_whitespace": False}, "has tokens that span blanks"),
         ({"model_type": "bpe", "byte_fallback": True, "vocab_size": 330}, "writes unknown characters as bytes"),
         ({"model_type": "bpe", "user_defined_symbols": ["<2fr>"]}, "has user-defined symbols"),
     ],
