@@ -84,6 +84,12 @@ CHOICES = {  # names that other toolkits or papers have for a choice, by its gro
     "tokenizer": {"sentencepiece": "unigram", "wordpiece": "bpe", "subword": "unigram", "character": "char"},
     "metric": {"sacrebleu": "bleu", "accuracy": "exact_match", "em": "exact_match", "rougeL": "rouge"},
 }  # fmt: skip
+OF_THE_RUN = {  # what is that of the run unless it is chosen, by command and group
+    "translate": {"search": "a search"},
+    "serve": {"search": "a search"},
+    "evaluate": {"search": "a search", "data": "a corpus"},
+}
+MOST_NAMED = 6  # choices of a group
 MEANT = {word: option for words, option in SYNONYMS.items() for word in words.split()}
 
 
@@ -114,12 +120,15 @@ def sentence_of_composition(
         return None
     lines = (str(cause).partition("\n    full_key:")[0].split() for cause in causes(error))
     message = ": ".join(" ".join(words) for words in lines if words)
-    if (match := re.search(r"Could not override '(.+?)'", message)) and "Did you mean" not in message:
+    if match := re.search(r"Could not override '(.+?)'", message):
         searched = [] if config_dir is None else [search_path(Path(config_dir))]
-        config = compose_far(directory, config_name, [*searched, *overrides])
+        others = [word for word in overrides if word.partition("=")[0] != match[1]]
+        config = compose_far(directory, config_name, [*searched, *others])
         folders = config_folders(config) or [directory]
         groups = [path.relative_to(folder).as_posix() for folder in folders for path in folder.rglob("*/")]
-        if match[1] not in groups:
+        if match[1].partition("@")[0] in groups:
+            return sentence_of_group(match[1], overrides, config, folders)
+        if "Did you mean" not in message:
             names = dict.fromkeys(groups) | option_names(config)
             callback = match[1].removeprefix("callback.").partition(".")[0]
             files = [folder / "callback" / f"{callback}.yaml" for folder in folders]
@@ -132,6 +141,29 @@ def sentence_of_composition(
             )
     where = "" if isinstance(error, HydraException) else f"Hydra cannot read {' '.join(overrides) or config_name}: "
     return f"{where}{message.rstrip('.')}; `{command()} --help` lists the choices, `{command()} --cfg job` the options"
+
+
+def sentence_of_group(name: str, overrides: Sequence[str], config: Any, folders: Sequence[Path]) -> str:
+    """Return the sentence for a group that exists, and of which nothing is chosen under this name.
+
+    Args:
+        name: of the group, with its place after an @ if it was given.
+    """
+    group = name.partition("@")[0]
+    value = next((word.partition("=")[2] for word in overrides if word.partition("=")[0] == name), "NAME")
+    choices = config["hydra"]["runtime"]["choices"] if config else {}
+    parent, _, part = group.rpartition("/")
+    if choices.get(parent) and name == group:
+        line = re.compile(rf"^ *- (?:/?{parent}/)?{part}(?:@\S+)?:", re.MULTILINE)
+        files = {file.stem: file for folder in folders for file in (folder / parent).glob("*.yaml")}
+        having = sorted(choice for choice, file in files.items() if line.search(file.read_text("utf-8")))
+        named = ", ".join([*having[:MOST_NAMED], "..."] if len(having) > MOST_NAMED else having)
+        if having:
+            return f"{parent}={choices[parent]} has no {part}; choose from those that have one: {named}"
+    places = sorted(place for place in choices if place.partition("@")[0] == group)
+    if places:
+        return f"There is no group '{name}'; did you mean {' or '.join(f'{place}={value}' for place in places)}?"
+    return f"'{group}' is no group of {command()}; `{command()} --help` names those that it has"
 
 
 def sentence_of_override(error: Exception, directory: Path, config_name: str, overrides: Sequence[str]) -> str | None:
@@ -154,12 +186,13 @@ def sentence_of_override(error: Exception, directory: Path, config_name: str, ov
     match = re.search(r"Could not (?:override|find) '(?:attention/)?([\w/@.]+?)'", message)
     if match is None:
         return None
-    chooses_search = any(word.startswith("search=") for word in overrides)
-    searches = [] if chooses_search else searches_with(match[1], directory)
-    if searches and config_name in ("translate", "evaluate", "serve"):
+    group, *names = re.split(r"[./]", match[1])
+    kind = OF_THE_RUN.get(config_name, {}).get(group)
+    is_chosen = any(word.startswith(f"{group}=") for word in overrides)
+    if kind and names and not is_chosen and (choices := choices_with(group, names[0], directory)):
         return (
-            f"There is no option '{match[1]}' until a search is chosen, since without one it is the run's; choose it "
-            f"too, as {' or '.join(searches)}"
+            f"There is no option '{match[1]}' until {kind} is chosen, since without one it is the run's; choose it "
+            f"too, as {' or '.join(choices)}"
         )
     slot = re.fullmatch(r"((?:self|encoder|cross)_attention)/(\w+)", match[1])
     if slot:
@@ -173,14 +206,11 @@ def sentence_of_override(error: Exception, directory: Path, config_name: str, ov
     return None
 
 
-def searches_with(option: str, directory: Path) -> list[str]:
-    """Return the choices of a search whose files have an option such as `search.num_best`."""
-    name = re.match(r"search[./](\w+)", option)
-    if name is None:
-        return []
-    line = re.compile(rf"^[^#]*\b{name[1]}:", re.MULTILINE)
-    files = sorted((directory / "search").glob("*.yaml"))
-    return [f"search={file.stem}" for file in files if line.search(file.read_text("utf-8"))]
+def choices_with(group: str, name: str, directory: Path) -> list[str]:
+    """Return the choices of a group whose files have an option, or a part, of this name."""
+    line = re.compile(rf"^[^#]*\b{name}:", re.MULTILINE)
+    files = sorted((directory / group).glob("*.yaml"))
+    return [f"{group}={file.stem}" for file in files if line.search(file.read_text("utf-8"))]
 
 
 def unparsed(overrides: Sequence[str]) -> str | None:

@@ -15,6 +15,7 @@ from configs import CONF, ROOT, options
 from omegaconf import OmegaConf
 
 from seq2seq_attn import __version__
+from seq2seq_attn.cli.choices import groups
 from seq2seq_attn.cli.command import SUBCOMMANDS, main
 
 OWN = ROOT / "examples" / "own_attention" / "conf"
@@ -41,9 +42,12 @@ def answer(name: str, *arguments: str) -> str:
 def test_help_is_a_page_with_choices_options_and_examples(name: str) -> None:
     shown = answer(name, "--help").splitlines()
     assert len(shown) < 100
-    if name != "explore":  # which has no group
+    if name == "train":
         assert f"search: {', '.join(options('search'))}" in shown
         assert f"data: {', '.join(options('data'))}" in shown
+    elif name != "explore":  # which has no group
+        (named,) = (line.removeprefix("Groups: ").split(", ") for line in shown if line.startswith("Groups: "))
+        assert {"search", "search/length_penalty"} <= set(named) <= set(groups())
     assert f"python {name}.py --cfg job --resolve" in "\n".join(shown)
     assert any(line.startswith(f"python {name}.py") or f"| python {name}.py" in line for line in shown)
     assert not [line for line in shown if "_target_" in line or "$" in line.replace('"$(...)"', "")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,68 @@ def test_an_option_of_a_search_that_is_not_chosen_names_those_that_have_it(
     assert sentence(override, config) == (
         f"There is no option '{option}' until a search is chosen, since without one it is the run's; choose it too, as "
         f"{choices}"
+    )
+
+
+@pytest.mark.parametrize(
+    ("override", "corpora"),
+    [
+        ("data.test_split=test_2017_flickr", ["huggingface", "multi30k"]),
+        ("data.suffix=.tok", ["multi30k", "multi30k_tok"]),
+    ],
+)
+def test_an_option_of_a_corpus_that_is_not_chosen_names_those_that_have_it(override: str, corpora: list[str]) -> None:
+    option, choices = override.partition("=")[0], " or ".join(f"data={corpus}" for corpus in corpora)
+    assert sentence(override, "evaluate") == (
+        f"There is no option '{option}' until a corpus is chosen, since without one it is the run's; choose it too, as "
+        f"{choices}"
+    )
+    assert "until" not in sentence(override, "translate")  # which reads no corpus
+
+
+@pytest.mark.parametrize(
+    ("override", "config", "said"),
+    [
+        ("encoder=conv", "train", "There is no group 'encoder'; did you mean encoder@model.encoder=conv?"),
+        (
+            "attention@source=sparse",
+            "train",
+            "There is no group 'attention@source'; did you mean attention=sparse or attention@cross_attention=sparse or"
+            " attention@encoder_attention=sparse or attention@self_attention=sparse?",
+        ),
+        (
+            "attention/feature_map=linear",
+            "train",
+            "attention=bahdanau has no feature_map; choose from those that have one: cosformer, gated_linear, linear, "
+            "performer",
+        ),
+        (
+            "search/length_penalty=wu",
+            "train",
+            "search=greedy has no length_penalty; choose from those that have one: beam, diverse_beam",
+        ),
+        *(
+            (f"{group}=x", config, f"'{group}' is no group of PROGRAM; `PROGRAM --help` names those that it has")
+            for group in ("attention", "attention/gate", "trainer", "callback")
+            for config in ("translate", "evaluate", "serve")
+        ),
+    ],
+)
+def test_a_group_of_which_nothing_is_chosen_is_answered_with_what_to_type(
+    override: str, config: str, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["PROGRAM"])
+    assert sentence(override, config) == said
+
+
+def test_a_group_is_looked_for_among_the_parts_of_what_is_chosen() -> None:
+    overrides = ["attention=linear", "attention/gate=sigmoid"]
+    with pytest.raises(ConfigCompositionException) as caught:
+        composed(*overrides)
+    said = sentence_of_composition(caught.value, CONF, "train", overrides)
+    assert said == (
+        "attention=linear has no gate; choose from those that have one: adaptive_entmax, alternating, atrous, "
+        "attention_on_attention, bahdanau, bigbird, ..."
     )
 
 
