@@ -50,7 +50,9 @@ slow = partial(pytest.param, marks=pytest.mark.slow)  # what training/test_check
         ),
         (
             ["evaluate.py", "ckpt_path=model.ckpt", "data.path=captions"],
-            "There is no option 'data.path'; did you mean 'data'? `python evaluate.py --cfg job` lists them.",
+            "There is no option 'data.path' until a corpus is chosen, since without one it is the run's; choose it too, "
+            "as data=demo or data=demo_dialogue or data=demo_summary or data=huggingface or data=multi30k or "
+            "data=tatoeba",
         ),
         (
             ["translate.py", "ckpt_path=no/such/run"],
