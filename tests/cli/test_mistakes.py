@@ -50,8 +50,8 @@ slow = partial(pytest.param, marks=pytest.mark.slow)  # what training/test_check
         ),
         (
             ["evaluate.py", "ckpt_path=model.ckpt", "data.path=captions"],
-            "There is no option 'data.path' until a corpus is chosen, since without one it is the run's; choose it too, "
-            "as data=demo or data=demo_dialogue or data=demo_summary or data=huggingface or data=multi30k or "
+            "There is no option 'data.path' until a corpus is chosen, since without one it is the run's; choose it "
+            "too, as data=demo or data=demo_dialogue or data=demo_summary or data=huggingface or data=multi30k or "
             "data=tatoeba",
         ),
         (
