@@ -192,6 +192,12 @@ def test_an_option_of_a_corpus_that_is_not_chosen_names_those_that_have_it(overr
             "train",
             "search=greedy has no length_penalty; choose from those that have one: beam, diverse_beam",
         ),
+        (
+            "attention/gate@source.gate=sigmoid",
+            "train",
+            "There is no group 'attention/gate@source.gate'; did you mean attention/gate=sigmoid or "
+            "attention/gate@cross_attention.gate=sigmoid?",
+        ),
         *(
             (f"{group}=x", config, f"'{group}' is no group of PROGRAM; `PROGRAM --help` names those that it has")
             for group in ("attention", "attention/gate", "trainer", "callback")
@@ -204,6 +210,29 @@ def test_a_group_of_which_nothing_is_chosen_is_answered_with_what_to_type(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["PROGRAM"])
     assert sentence(override, config) == said
+
+
+def test_a_group_that_no_choice_has_is_no_group_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["PROGRAM"])
+    (tmp_path / "attention" / "mine").mkdir(parents=True)
+    (tmp_path / "attention" / "mine" / "x.yaml").write_text("size: 3\n")
+    with pytest.raises(ConfigCompositionException) as caught:
+        composed("attention/mine=x")
+    assert sentence_of_composition(caught.value, CONF, "train", ["attention/mine=x"], str(tmp_path)) == (
+        "'attention/mine' is no group of PROGRAM; `PROGRAM --help` names those that it has"
+    )
+
+
+def test_a_search_that_is_chosen_is_not_asked_for() -> None:
+    overrides = ["search=greedy", "search.num_best=5"]
+    with (
+        initialize_config_dir(version_base="1.3", config_dir=str(CONF)),
+        pytest.raises(ConfigCompositionException) as caught,
+    ):
+        compose("translate", overrides)
+    said = sentence_of_composition(caught.value, CONF, "translate", overrides)
+    assert said is not None
+    assert said.startswith("There is no option 'search.num_best'; ")
 
 
 def test_a_group_is_looked_for_among_the_parts_of_what_is_chosen() -> None:
