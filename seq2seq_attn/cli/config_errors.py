@@ -154,9 +154,7 @@ def sentence_of_group(name: str, overrides: Sequence[str], config: Any, folders:
     choices = config["hydra"]["runtime"]["choices"] if config else {}
     parent, _, part = group.rpartition("/")
     if choices.get(parent) and name == group:
-        line = re.compile(rf"^ *- (?:/?{parent}/)?{part}(?:@\S+)?:", re.MULTILINE)
-        files = {file.stem: file for folder in folders for file in (folder / parent).glob("*.yaml")}
-        having = sorted(choice for choice, file in files.items() if line.search(file.read_text("utf-8")))
+        having = choices_with(part, parent, folders)
         named = ", ".join([*having[:MOST_NAMED], "..."] if len(having) > MOST_NAMED else having)
         if having:
             return f"{parent}={choices[parent]} has no {part}; choose from those that have one: {named}"
@@ -189,10 +187,10 @@ def sentence_of_override(error: Exception, directory: Path, config_name: str, ov
     group, *names = re.split(r"[./]", match[1])
     kind = OF_THE_RUN.get(config_name, {}).get(group)
     is_chosen = any(word.startswith(f"{group}=") for word in overrides)
-    if kind and names and not is_chosen and (choices := choices_with(group, names[0], directory)):
+    if kind and names and not is_chosen and (choices := choices_with(names[0], group, [directory])):
         return (
             f"There is no option '{match[1]}' until {kind} is chosen, since without one it is the run's; choose it "
-            f"too, as {' or '.join(choices)}"
+            f"too, as {' or '.join(f'{group}={choice}' for choice in choices)}"
         )
     slot = re.fullmatch(r"((?:self|encoder|cross)_attention)/(\w+)", match[1])
     if slot:
@@ -206,11 +204,11 @@ def sentence_of_override(error: Exception, directory: Path, config_name: str, ov
     return None
 
 
-def choices_with(group: str, name: str, directory: Path) -> list[str]:
+def choices_with(name: str, group: str, folders: Sequence[Path]) -> list[str]:
     """Return the choices of a group whose files have an option, or a part, of this name."""
     line = re.compile(rf"^[^#]*\b{name}:", re.MULTILINE)
-    files = sorted((directory / group).glob("*.yaml"))
-    return [f"{group}={file.stem}" for file in files if line.search(file.read_text("utf-8"))]
+    files = {file.stem: file for folder in folders for file in (folder / group).glob("*.yaml")}
+    return sorted(choice for choice, file in files.items() if line.search(file.read_text("utf-8")))
 
 
 def unparsed(overrides: Sequence[str]) -> str | None:

@@ -190,7 +190,7 @@ def test_an_option_of_a_corpus_that_is_not_chosen_names_those_that_have_it(overr
         (
             "search/length_penalty=wu",
             "train",
-            "search=greedy has no length_penalty; choose from those that have one: beam, diverse_beam",
+            "search=greedy has no length_penalty; choose from those that have one: beam, beam_mean, diverse_beam",
         ),
         (
             "attention/gate@source.gate=sigmoid",
