@@ -106,7 +106,7 @@ UNSORTED = (
     "JoeyNMT does not sort sentences by length. On Multi30k, where tokens were counted "
     "([training_cpu.md](training_cpu.md)), its batches are {padding:.0%} padding: of about as many tokens with "
     "padding, {theirs:,.0f} are text in an update of JoeyNMT, and {ours:,.0f} in one of ours. Its batches are "
-    "therefore twice as large here; on Tatoeba the padding was not counted."
+    "therefore twice as large as those of OpenNMT-py; on Tatoeba the padding was not counted."
 )
 CLOCK = (
     "Minutes are counted from the start of the command; all get the tokenizer ready-made. With {validated} they "

@@ -50,33 +50,33 @@ class Peer(NamedTuple):
 
     Attributes:
         program: the name of its environment, and of the script that trains it.
-        settings: those that differ from the benchmark of training.
-        batch_factor: how many times as many tokens, padding included, an update of it has; JoeyNMT does not sort
+        settings: those that differ from the benchmark of training. batch_tokens counts padding; JoeyNMT does not sort
             sentences by length, and half of its tokens are padding.
     """
 
     program: str
     settings: Settings
-    batch_factor: int = 1
 
 
 TRANSFORMER: Settings = {"model": "transformer", "layers": 3, "heads": 4, "ff_dim": 512, "dropout": 0.1}
 PEERS = {  # rates were tried on the validation set; the page says where the schedules are from
     "joeynmt_rnn": Peer(
         "joeynmt",
-        {"model": "rnn", "dropout": 0.2, "lr": 0.003, "embed_init_weight": 0.1, "validation_updates": 200},
-        batch_factor=2,
+        {"model": "rnn", "batch_tokens": 8192, "dropout": 0.2, "lr": 0.003, "embed_init_weight": 0.1}
+        | {"validation_updates": 200},
     ),
     "joeynmt_transformer": Peer(
-        "joeynmt", TRANSFORMER | {"lr": 0.5, "warmup_steps": 400, "validation_updates": 400}, batch_factor=2
+        "joeynmt", TRANSFORMER | {"batch_tokens": 8192, "lr": 0.5, "warmup_steps": 400, "validation_updates": 400}
     ),
     "opennmt_rnn": Peer(
         "opennmt",
-        {"model": "rnn", "dropout": 0.2, "lr": 0.003, "average_decay": 0.002, "validation_updates": 400}
-        | {"decay_after": 2400, "decay_every": 600},
+        {"model": "rnn", "batch_tokens": 4096, "dropout": 0.2, "lr": 0.003, "average_decay": 0.002}
+        | {"validation_updates": 400, "decay_after": 2400, "decay_every": 600},
     ),
     "opennmt_transformer": Peer(
-        "opennmt", TRANSFORMER | {"lr": 1.0, "warmup_steps": 800, "average_decay": 0.002, "validation_updates": 400}
+        "opennmt",
+        TRANSFORMER
+        | {"batch_tokens": 4096, "lr": 1.0, "warmup_steps": 800, "average_decay": 0.002, "validation_updates": 400},
     ),
 }
 
@@ -162,8 +162,7 @@ def check_settings(programs: dict[str, Any], options: argparse.Namespace) -> Non
         runs = programs.get(name, {})
         if name == OURS:
             continue
-        batch_tokens = composed(overrides(options)).batch_tokens * PEERS[name].batch_factor
-        expected = PEERS[name].settings | {"batch_tokens": batch_tokens} | changed(options.setting)
+        expected = PEERS[name].settings | changed(options.setting)
         for key, value in expected.items():
             others = [run["settings"].get(key) for run in runs.values() if run["settings"].get(key) != value]
             if others:
@@ -223,7 +222,6 @@ def write_task(name: str, seed: int, folder: Path, options: argparse.Namespace) 
     if name != OURS:
         settings = COMMON | shared | {
             "dim": DIM,
-            "batch_tokens": config.batch_tokens * PEERS[name].batch_factor,
             "beam_size": composed([f"search={BEAM}"]).search.beam_size,
             **PEERS[name].settings,
             **changed(options.setting),
