@@ -196,7 +196,7 @@ PLANS = {
             "luong_general": ("attention=luong_general",),
             "lower_rate": ("optimizer.lr=0.002",),
             "higher_rate": ("optimizer.lr=0.004",),
-            "small_batches": ("batch_tokens=2048",),
+            "large_batches": ("batch_tokens=4096",),
         },
         {"val_bleu": "BLEU, val"},
         corpus="tatoeba/fra.txt",
