@@ -22,14 +22,14 @@ from seq2seq_attn.attention.compatibility import (
 )
 from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.attention.head_sizes import head_sizes
-from seq2seq_attn.attention.history import History, check_no_history, reads_history
+from seq2seq_attn.attention.history import History, ReadsHistory, check_no_history, reads_history
 from seq2seq_attn.attention.key_mask import check_rows, key_mask
 from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.attention.normalizer.normalizer import Normalizer
 from seq2seq_attn.attention.packed_projection import MIN_PACKED_ROWS, PackedProjection, pack, pack_source
 from seq2seq_attn.attention.score.latent import LatentScore
 from seq2seq_attn.attention.score.score import Score
-from seq2seq_attn.attention.state import Attended, Memory, flatten_hypotheses, join_steps, query_positions
+from seq2seq_attn.attention.state import Attended, Memory, by_sentence, flatten_hypotheses, join_steps, query_positions
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.factory import build_part, redefines
 from seq2seq_attn.nn.dropout import Dropout
@@ -188,7 +188,7 @@ class Attention(AttentionLayer):
             rotated = sizes.score_width if latent is None else latent.rotary_dim
             self.relative = relative(num_heads=self.num_heads, head_dim=rotated)
         if self.relative is not None:
-            check_relative(self.relative, self.score, sizes)
+            check_relative(self.relative, self.score, self.normalizer, sizes)
             if latent is not None and self.relative.rotates:
                 latent.add_rotary_part()
         self.reads_history = reads_history(self.score, self.normalizer)
@@ -198,6 +198,12 @@ class Attention(AttentionLayer):
             raise UserError(
                 f"{type(self.mix).__name__} changes the weights that the next step would read; use ~attention/mix, "
                 "or an attention that does not read the weights of the steps before"
+            )
+        if isinstance(self.normalizer, ReadsHistory) and self.pattern.reweighs:
+            raise UserError(
+                f"{type(self.pattern).__name__} multiplies the weights from which {type(self.normalizer).__name__} "
+                "goes on in the next step, so that they would fade out; use attention/pattern=local, or "
+                "attention/normalizer=softmax"
             )
 
     @property
@@ -293,10 +299,7 @@ class Attention(AttentionLayer):
         """
         if self.reads_history and query.shape[1] > 1:
             return self._step_by_step(query, memory, start, causal, need_weights, history, guide)
-        sentences = len(memory.values)
-        hypotheses = len(query) != sentences
-        if hypotheses:
-            query = query.reshape(sentences, -1, query.shape[2])
+        query, hypotheses = by_sentence(query, len(memory.values))
         prepared = self._rotate(self._prepare_query(query), start, same_position=hypotheses)
         prepared = self._with_position(prepared, memory, start, same_position=hypotheses)
         request = Request(

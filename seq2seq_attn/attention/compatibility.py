@@ -9,6 +9,7 @@ from seq2seq_attn.attention.head_sizes import HeadSizes
 from seq2seq_attn.attention.normalizer.normalizer import Normalizer
 from seq2seq_attn.attention.pattern.pattern import Pattern
 from seq2seq_attn.attention.pattern.wait_k import WaitKPattern
+from seq2seq_attn.attention.score.forgetting import ForgettingScore
 from seq2seq_attn.attention.score.latent import LatentScore
 from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.errors import UserError
@@ -30,8 +31,18 @@ def check_parts(score: Score, pattern: Pattern, normalizer: Normalizer, mix: par
         )
     if score.never_positive and normalizer.needs_positive:
         raise UserError(
-            f"{type(normalizer).__name__} gives weight to positive scores, and those of {name} are never above 0; use "
+            f"{type(normalizer).__name__} gives weight to positive scores, and {name} has heads without any; use "
             "attention/normalizer=softmax, or attention/score=scaled_dot"
+        )
+    if isinstance(score, ForgettingScore) and normalizer.is_identity:
+        raise UserError(
+            f"{name} subtracts from a score what is forgotten, and {type(normalizer).__name__} would make a negative "
+            "weight of it; use attention/normalizer=softmax, or attention/score=scaled_dot"
+        )
+    if isinstance(pattern, WaitKPattern) and score.reads_length:
+        raise UserError(
+            f"{name} reads the length of the source, which WaitKPattern does not know before its end; use "
+            "attention/score=scaled_dot"
         )
     if isinstance(pattern, WaitKPattern) and pattern.length_ratio < 1 and redefines(type(score), Score.query_at):
         raise UserError(
@@ -114,8 +125,8 @@ def takes_bias(score: partial[Any]) -> bool:
     return any(map(takes_bias, inner)) if inner else "bias" in named_arguments(score)
 
 
-def check_relative(relative: RelativeEncoding, score: Score, sizes: HeadSizes) -> None:
-    """Refuse a relative position encoding that does not go with the score or with the values.
+def check_relative(relative: RelativeEncoding, score: Score, normalizer: Normalizer, sizes: HeadSizes) -> None:
+    """Refuse a relative position encoding that does not go with the score, the normalizer or the values.
 
     Raises:
         UserError: for such an encoding.
@@ -132,6 +143,11 @@ def check_relative(relative: RelativeEncoding, score: Score, sizes: HeadSizes) -
             f"position={relative.option} acts on an inner product of queries and keys, which "
             f"{type(score).__name__} is not; use attention/score=scaled_dot, or position=alibi or "
             "position=sinusoidal"
+        )
+    if relative.subtracts and normalizer.is_identity:
+        raise UserError(
+            f"position={relative.option} subtracts a distance from a score, and {type(normalizer).__name__} would make "
+            "a negative weight of it; use attention/normalizer=softmax, or position=rotary or position=sinusoidal"
         )
     if relative.adds_context and sizes.value_width != sizes.score_width:
         raise UserError(

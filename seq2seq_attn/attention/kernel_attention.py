@@ -21,7 +21,7 @@ from seq2seq_attn.attention.history import History
 from seq2seq_attn.attention.key_mask import check_rows, key_mask
 from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.attention.packed_projection import MIN_PACKED_ROWS, PackedProjection, stack
-from seq2seq_attn.attention.state import Attended, AttentionMemory, flatten_hypotheses
+from seq2seq_attn.attention.state import Attended, AttentionMemory, by_sentence, flatten_hypotheses
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.factory import build_part
 from seq2seq_attn.nn.dropout import Dropout
@@ -224,10 +224,7 @@ class KernelAttention(AttentionLayer):
         Args:
             need_weights: return the weights, too, by all pairs; None after a past, of which there is only the sum.
         """
-        sentences = len(memory.values)
-        hypotheses = len(query) != sentences
-        if hypotheses:
-            query = query.reshape(sentences, -1, query.shape[2])
+        query, hypotheses = by_sentence(query, len(memory.values))
         attended = self._attend(
             self.project_query(query), memory, start, causal, need_weights, same_position=hypotheses
         )

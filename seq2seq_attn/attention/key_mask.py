@@ -22,15 +22,12 @@ def key_mask(
     and above mean all.
 
     Raises:
-        UserError: for a mask that is not boolean, lengths that are not integers or of another shape, or both at once.
+        UserError: for a mask that is not boolean, lengths that are not integers, one of another shape, or both at once.
     """
     if valid_length is None:
-        if mask is None or (isinstance(mask, Tensor) and mask.dtype == torch.bool):
-            return mask
-        raise UserError(
-            f"a mask is boolean, True where a key may be attended to, and this one is {kind(mask)}; give mask.bool() "
-            "if 1 means that, mask == 0 for an additive mask of 0 and -inf, and lengths as valid_length="
-        )
+        if mask is not None:
+            check_mask(mask, keys)
+        return mask
     if mask is not None:
         raise UserError("attention takes a mask or valid_length, and got both; leave one of them out")
     if not isinstance(valid_length, Tensor) or valid_length.dtype not in INTEGERS:
@@ -44,6 +41,21 @@ def key_mask(
             "one length for each sentence, (batch,), or one for each of its queries, (batch, target)"
         )
     return torch.arange(keys.shape[1], device=valid_length.device) < valid_length.unsqueeze(-1)
+
+
+def check_mask(mask: Bool[Tensor, "*shape"], keys: Float[Tensor, "batch source key_dim"]) -> None:
+    """Check that a mask is one of these keys: torch would spread one of another shape over the wrong dimension."""
+    if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
+        raise UserError(
+            f"a mask is boolean, True where a key may be attended to, and this one is {kind(mask)}; give mask.bool() "
+            "if 1 means that, mask == 0 for an additive mask of 0 and -inf, and lengths as valid_length="
+        )
+    batch, source = keys.shape[:2]
+    if mask.dim() not in (2, 3) or (mask.shape[0], mask.shape[-1]) != (batch, source):
+        raise UserError(
+            f"the mask has the shape {tuple(mask.shape)}, and the keys are {source} in each of {batch} sentences; give "
+            "one of the shape (batch, source), or (batch, target, source) with a row for each query"
+        )
 
 
 def kind(x: object) -> str:

@@ -334,6 +334,25 @@ class Attended(NamedTuple):
         return (positive / total.masked_fill(total == 0, 1.0)).to(self.weights.dtype)
 
 
+def by_sentence(
+    query: Float[Tensor, "rows target query_dim"], sentences: int
+) -> tuple[Float[Tensor, "sentences _ query_dim"], bool]:
+    """Return the queries with the hypotheses of a sentence side by side, and whether there are any.
+
+    Raises:
+        UserError: for rows that are neither those of the sentences nor hypotheses of one query each.
+    """
+    rows, target = query.shape[:2]
+    if rows == sentences:
+        return query, False
+    if target != 1 or sentences == 0 or rows % sentences:
+        raise UserError(
+            f"{rows} rows of {target} queries do not go with a memory of {sentences} sentences; give as many rows as "
+            "it has sentences, or several times as many of one query each"
+        )
+    return query.reshape(sentences, -1, query.shape[2]), True
+
+
 def flatten_hypotheses(attended: Attended) -> Attended:
     """Turn hypotheses that were queries of one sentence into rows of one query each."""
     context, weights, log_prob, entropy, *_ = attended

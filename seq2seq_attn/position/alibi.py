@@ -32,6 +32,7 @@ class LinearBias(RelativeEncoding):
     option: ClassVar[str] = "alibi"
     needs_inner_product: ClassVar[bool] = False
     biases: ClassVar[bool] = True
+    subtracts: ClassVar[bool] = True
     half_steps: Tensor
 
     def __init__(self, *, num_heads: int) -> None:

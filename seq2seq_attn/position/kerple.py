@@ -32,6 +32,7 @@ class LogarithmicBias(RelativeEncoding):
     option: ClassVar[str] = "kerple"
     needs_inner_product: ClassVar[bool] = False
     biases: ClassVar[bool] = True
+    subtracts: ClassVar[bool] = True
 
     def __init__(self, *, num_heads: int) -> None:
         super().__init__()

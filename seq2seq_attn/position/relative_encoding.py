@@ -21,12 +21,14 @@ class RelativeEncoding(nn.Module, ABC):
         needs_inner_product: whether it rotates or reads prepared queries, so that the score must be their inner
             product with the keys.
         rotates, biases, adds_context: which of the three methods have an effect.
+        subtracts: whether no bias is above 0.
     """
 
     option: ClassVar[str]
     needs_inner_product: ClassVar[bool]
     rotates: ClassVar[bool] = False
     biases: ClassVar[bool] = False
+    subtracts: ClassVar[bool] = False
     adds_context: bool = False
 
     def rotate(

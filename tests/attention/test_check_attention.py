@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 import torch
 from configs import attentions_at_once, options
-from torch import Tensor
+from torch import Tensor, nn
 
 from seq2seq_attn.attention import check_attention
+from seq2seq_attn.attention.gate.gate import Gate
 from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
 from seq2seq_attn.attention.score.scaled_dot import ScaledDotScore
 from seq2seq_attn.errors import UserError
@@ -53,7 +54,7 @@ class Idle(Normalizer):
 
     def __init__(self) -> None:
         super().__init__()
-        self.idle = torch.nn.Parameter(torch.zeros(2))
+        self.idle = nn.Parameter(torch.zeros(2))
         self.factor = torch.rand(()).item()
 
     def forward(self, scores: Tensor, allowed: Tensor | None) -> Normalized:
@@ -67,7 +68,19 @@ class Broken(ScaledDotScore):
         raise ValueError("no keys today")
 
 
+class Closed(Gate):
+    """Lets nothing pass at first, so that nothing else has a gradient in the first update."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alpha = nn.Parameter(torch.zeros(()))
+
+    def forward(self, query: Tensor, context: Tensor) -> Tensor:
+        return context * self.alpha.tanh()
+
+
 CLASSES = {
+    "gate": {"closed": Closed},
     "normalizer": {"sees_all": SeesAll, "not_a_number": NotANumber, "idle": Idle},
     "score": {"means_of_batch": MeansOfBatch, "broken": Broken},
 }
@@ -113,6 +126,11 @@ def test_an_attention_that_breaks_laws_is_refused_by_their_names(part: str, laws
         name for name in {*HIDDEN, BLIND, AHEAD, STEPS, GRADIENTS, STATE, FASTER} if f"{name}: " in str(refused.value)
     }
     assert named == laws
+
+
+def test_a_factor_that_begins_as_0_breaks_no_law(folder: Path) -> None:
+    found = check_attention("multihead", "gate=closed", dim=8, num_heads=2, config_dir=folder)
+    assert found[GRADIENTS] == 0
 
 
 def test_an_error_of_a_class_is_the_reason_of_every_law(folder: Path) -> None:

@@ -90,6 +90,12 @@ WRONG = [
     ({"mask": torch.ones(B, S).long()}, r"this one is torch.int64; .* mask == 0 .*, and lengths as valid_length=$"),
     ({"mask": LENGTHS}, "this one is torch.int64; .* and lengths as valid_length=$"),
     ({"mask": [[True] * S] * B}, "this one is a list; give mask.bool"),
+    ({"mask": torch.ones(B).bool()}, r"^the mask has the shape \(3,\), and the keys are 7 in each of 3 sentences; "),
+    ({"mask": torch.ones(S).bool()}, r"has the shape \(7,\), .* \(batch, source\), or \(batch, target, source\) with"),
+    ({"mask": torch.ones(1, S).bool()}, r"^the mask has the shape \(1, 7\), and the keys are 7 in each of 3 sentences"),
+    ({"mask": torch.ones(B, S + 1).bool()}, r"^the mask has the shape \(3, 8\)"),
+    ({"mask": torch.ones(1, T, S).bool()}, r"^the mask has the shape \(1, 5, 7\)"),
+    ({"mask": torch.ones(B, 1, T, S).bool()}, r"^the mask has the shape \(3, 1, 5, 7\)"),
     ({"mask": torch.ones(B, S).bool(), "valid_length": LENGTHS}, "^attention takes a mask or valid_length, and got"),
     ({"valid_length": LENGTHS.float()}, "^valid_length is a tensor of integers, and this one is torch.float32; give"),
     ({"valid_length": LENGTHS.bool()}, "and this one is torch.bool; .*, and a boolean mask as mask=$"),
@@ -118,6 +124,17 @@ def test_a_mask_of_other_queries_is_refused(given: dict[str, Tensor]) -> None:
         UserError, match="has 4 queries, and there are 1; prepare the keys with a mask of these queries"
     ):
         layer.attention(SMALL[:, :1], memory, start=2)
+
+
+@pytest.mark.parametrize("preset", ["multihead", "bahdanau", "linear"])
+@pytest.mark.parametrize(
+    ("rows", "target", "said"), [(6, 5, "6 rows of 5"), (4, 1, "4 rows of 1"), (1, 2, "1 rows of 2")]
+)
+def test_queries_of_other_sentences_are_refused(preset: str, rows: int, target: int, said: str) -> None:
+    layer = build_attention(preset, query_dim=6, key_dim=6).attention
+    with pytest.raises(UserError, match=f"^{said} queries do not go with a memory of 3 sentences; give as many rows"):
+        layer(torch.randn(rows, target, 6), layer.prepare(SMALL))
+    assert layer(torch.randn(6, 1, 6), layer.prepare(SMALL)).context.shape[:2] == (6, 1)
 
 
 @pytest.mark.usefixtures("unchecked")

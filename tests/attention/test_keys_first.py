@@ -82,7 +82,7 @@ def test_what_needs_the_weights_themselves_goes_by_them(overrides: list[str], ta
     assert taken == []
 
 
-@pytest.mark.parametrize(("position", "lengths"), [("rotary", [N]), ("alibi", []), ("relative", [])])
+@pytest.mark.parametrize(("position", "lengths"), [("rotary", [N]), ("t5", []), ("relative", [])])
 def test_rotary_positions_are_served_and_those_that_add_to_scores_are_not(
     position: str, lengths: list[int], taken: list[int]
 ) -> None:

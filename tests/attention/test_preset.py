@@ -253,14 +253,17 @@ def test_a_learned_number_may_begin_as_a_whole_one(preset: str, override: str) -
         (
             "l2",
             "normalizer=relu",
-            "ReluNormalizer gives weight to positive scores, and those of L2Score are never above",
+            "ReluNormalizer gives weight to positive scores, and L2Score has heads without any; use",
         ),
         (
             "l2",
             "normalizer=identity",
-            "IdentityNormalizer gives weight to positive scores, and those of L2Score are never",
+            "IdentityNormalizer gives weight to positive scores, and L2Score has heads without any; use",
         ),
-        ("none", "normalizer=relu", "ReluNormalizer gives weight to positive scores, and those of UniformScore are "),
+        ("none", "normalizer=relu", "ReluNormalizer gives weight to positive scores, and UniformScore has heads with"),
+        ("fixed_patterns", "normalizer=relu", "ReluNormalizer gives weight to positive scores, and FixedScore has "),
+        ("forgetting", "normalizer=identity", "ForgettingScore subtracts from a score what is forgotten, and Identity"),
+        ("fixed_patterns", "pattern=wait_k", "FixedScore reads the length of the source, which WaitKPattern does not"),
         ("l2", "pattern=lsh", "LshPattern selects keys by an inner product of queries and keys, which L2Score is not"),
         ("fixed_patterns", "mix=talking_heads", "TalkingHeadsMix mixes the scores of all heads, and FixedScore hides"),
     ],
@@ -268,6 +271,12 @@ def test_a_learned_number_may_begin_as_a_whole_one(preset: str, override: str) -
 def test_parts_that_give_no_weights_or_wrong_ones_together_are_refused(preset: str, other: str, sentence: str) -> None:
     with pytest.raises(UserError, match=rf"^{sentence}"):
         build_attention(preset, other, dim=16, num_heads=8)
+
+
+def test_a_walk_does_not_go_on_from_weights_that_a_pattern_has_shrunk() -> None:
+    build_attention("monotonic", "pattern=local", query_dim=6, key_dim=6)
+    with pytest.raises(UserError, match=r"^LocalPPattern multiplies the weights from which MonotonicNormalizer"):
+        build_attention("monotonic", "pattern=local_p", query_dim=6, key_dim=6)
 
 
 @pytest.mark.parametrize(
@@ -286,7 +295,7 @@ def test_parts_that_give_no_weights_or_wrong_ones_together_are_refused(preset: s
 )
 def test_a_score_of_scores_that_are_never_positive_never_is(overrides: tuple[str, ...], kind: str) -> None:
     build_attention("multihead", *overrides, dim=16)
-    with pytest.raises(UserError, match=rf"and those of {kind} are never above 0; use attention/normalizer=softmax"):
+    with pytest.raises(UserError, match=rf"and {kind} has heads without any; use attention/normalizer=softmax"):
         build_attention("multihead", *overrides, "normalizer=relu", dim=16)
 
 

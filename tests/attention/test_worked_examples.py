@@ -398,6 +398,13 @@ def of_itself(score: str, position: str, *overrides: str) -> Attention:
     return attention_of("multihead", *chosen, query_dim=6, key_dim=6, value_dim=6, relative=relative).eval()
 
 
+@pytest.mark.parametrize("position", ["alibi", "kerple"])
+def test_a_distance_is_subtracted_from_scores_and_not_from_weights(position: str) -> None:
+    of_itself("scaled_dot", position, "attention/normalizer=relu")
+    with pytest.raises(UserError, match=rf"^position={position} subtracts a distance from a score, and IdentityNormal"):
+        of_itself("scaled_dot", position, "attention/normalizer=identity")
+
+
 @pytest.mark.parametrize("position", ["rotary", "relative"])
 def test_a_relative_position_acts_on_a_capped_inner_product_and_not_on_a_distance(position: str) -> None:
     plain = of_itself("scaled_dot", position)

@@ -34,6 +34,8 @@ class FixedScore(Score):
         UserError: for fewer than eight heads, or a number of heads that does not divide the width of the queries.
     """
 
+    never_positive: bool = True  # those of the fixed heads, which are logarithms
+    reads_length: bool = True
     wide_pairs: bool = False
 
     def __init__(self, *, query_dim: int, key_dim: int, num_heads: int, bias: bool, scale: float | None) -> None:

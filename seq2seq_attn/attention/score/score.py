@@ -23,8 +23,9 @@ class Score(nn.Module, ABC):
             keys may serve several of queries (`matmul_groups`).
         rotatable: whether prepared queries and keys are vectors of a head's width that meet in an inner product, which
             a rotary or Shaw's relative position encoding needs.
-        never_positive: whether no score is above 0.
+        never_positive: whether a head has no score above 0.
         reads_query: whether the scores depend on the content of a query.
+        reads_length: whether they depend on the number of keys.
         wide_pairs: whether `forward` holds as many numbers for each pair as a query has, as a hidden layer of pairs
             does; blocks are then computed in small tiles, and once more for their gradient.
         max_length: number of positions that it has scores for; None: any.
@@ -36,6 +37,7 @@ class Score(nn.Module, ABC):
     inner_product: ClassVar[bool] = False
     never_positive: bool = False
     reads_query: bool = True
+    reads_length: bool = False
     wide_pairs: bool = True
     max_length: int | None = None
     query_parts: int = 1
