@@ -44,6 +44,7 @@ class ExactResume(pl.Callback):
         self._changes: list[Change] = []
         self._scheduled: int | None = None
         self._surplus: list[Path] = []
+        self._begun = False
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         loops = checkpoint["loops"]["fit_loop"]
@@ -88,6 +89,7 @@ class ExactResume(pl.Callback):
         pl_module.resumed_at = Position(checkpoint["global_step"], state["epoch"], read)
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        self._begun = False
         run_state = self._loaded if is_own(trainer) else {}
         for logger in trainer.loggers:
             if isinstance(logger, CsvLogger):
@@ -100,12 +102,21 @@ class ExactResume(pl.Callback):
         pl_module.validated_step = run_state.get("validated_step", -1)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        self._begin(trainer, pl_module)
+
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+        if not self._begun:  # nothing was left to train, and a checkpoint will be saved
+            self._begin(trainer, pl_module)
+
+    def _begin(self, trainer: Any, pl_module: Any) -> None:
+        """Put in force what was loaded: from here on nothing refuses the run."""
+        self._begun = True
         restore_metrics(trainer, self._loaded.get("metrics", {}))
         if self._scheduled is not None:
             reschedule(trainer, self._scheduled, pl_module.first_groups)
         if self._changes:
             say_changes(self._changes, trainer, pl_module)
-        if self._surplus and trainer.is_global_zero:  # from here on nothing refuses the run
+        if self._surplus and trainer.is_global_zero:
             delete(self._surplus, trainer.global_step)
         self._changes, self._scheduled, self._surplus = [], None, []
 
@@ -129,7 +140,7 @@ def adopt_files(callback: Any, checkpoint: dict[str, Any], trainer: Any) -> list
     forgotten, and those of later validations are not of the run that follows.
     """
     state, step = checkpoint["callbacks"].get(callback.state_key), checkpoint["global_step"]
-    later = later_files(callback, step)
+    later = later_files(callback, step, Path(trainer.default_root_dir))
     if state is None:
         return later
     follow_folder(state, callback.dirpath)
@@ -141,8 +152,13 @@ def adopt_files(callback: Any, checkpoint: dict[str, Any], trainer: Any) -> list
     return later + forget(state, callback, gone)
 
 
-def later_files(callback: Any, step: int) -> list[Path]:
-    """Return the files of validations after a step of a callback that keeps a number of them, and not all."""
+def later_files(callback: Any, step: int, run_dir: Path) -> list[Path]:
+    """Return the files of validations after a step of a callback that keeps a number of them, and not all.
+
+    A folder of the user's own may have those of other runs, too, so that none of its files is named.
+    """
+    if not is_checkpoint_of(Path(callback.dirpath or "") / BEST, run_dir):
+        return []
     if getattr(callback, "save_top_k", 0) < 1 or "{step" not in (callback.filename or ""):
         return []
     updates = {file: updates_of(file) for file in Path(callback.dirpath).glob("*step=*.ckpt")}
@@ -259,7 +275,7 @@ def count_for_devices(checkpoint: dict[str, Any], trainer: Any) -> None:
     read = trainer.datamodule.batches_read(checkpoint[type(trainer.datamodule).__qualname__])
     progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
     if read and read != progress["current"]["processed"]:
-        if read % trainer.accumulate_grad_batches:
+        if read % trainer.accumulate_grad_batches and not progress["is_last_batch"]:
             raise UserError(
                 f"{read} batches of this epoch were read by each device, which trainer.accumulate_grad_batches="
                 f"{trainer.accumulate_grad_batches} does not divide; continue with the devices that the run had"

@@ -6,6 +6,8 @@ import csv
 import logging
 import os
 from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
 
@@ -61,12 +63,8 @@ class CsvLogger(Logger):
             self.keep(0)
         texts = {name: f"{value:.0f}" if name == "epoch" else str(value) for name, value in metrics.items()}
         self._waiting.append(texts | {"step": str(step)})
-        try:
+        with self._warning():
             self._write_waiting()
-        except OSError as error:
-            if not self._warned:
-                log.warning(f"{self.file} cannot be written ({error.strerror}); its rows wait, and training continues")
-            self._warned = True
 
     @rank_zero_only
     def log_hyperparams(self, params: dict[str, Any] | Namespace, *args: Any, **kwargs: Any) -> None:
@@ -76,7 +74,18 @@ class CsvLogger(Logger):
     def sync(self) -> None:
         """Wait until all rows are on the disk, not only in the system's cache."""
         if self.rows:
-            sync(self.file)
+            with self._warning():
+                sync(self.file)
+
+    @contextmanager
+    def _warning(self) -> Iterator[None]:
+        """Warn once of a file that cannot be written, or that is gone, instead of ending the training."""
+        try:
+            yield
+        except OSError as error:
+            if not self._warned:
+                log.warning(f"{self.file} cannot be written ({error.strerror}); its rows wait, and training continues")
+            self._warned = True
 
     def _write_waiting(self) -> None:
         assert self._columns is not None

@@ -236,6 +236,7 @@ def check_run(module: TranslationModule, datamodule: TranslationDataModule, resu
     if resumed is not None:
         check_same_model(resumed, module)
         check_changes(resumed, Path(module.config["paths"]["run_dir"]))
+        check_keeper(resumed, module.config)
     check_validation(module.config, datamodule.corpus.splits)
     check_link_figure(module.config, datamodule.links)
     check_positions(module.model)
@@ -361,7 +362,7 @@ def check_changes(resumed: Resumed, run_dir: Path) -> None:
         )
     for change in changed:
         kinds = {change.old, change.new} if change.key == "scheduler._target_" else set()
-        if change.key in FIXED or PLATEAU in kinds:
+        if change.key in FIXED or PLATEAU in kinds or starts_or_ends_momentum(change, checkpoint):
             raise UserError(
                 f"{change.key}={typed(change.new)} cannot take effect in a resumed run: {file} was trained with "
                 f"{typed(change.old)}; leave it as it was, or start a new run"
@@ -372,8 +373,31 @@ def check_changes(resumed: Resumed, run_dir: Path) -> None:
             check_accumulation(change, checkpoint, file)
 
 
+def check_keeper(resumed: Resumed, config: dict[str, Any]) -> None:
+    """Refuse to go on without the callback that has chosen best.ckpt, which the last weights would replace."""
+    best = Path(config["paths"]["run_dir"]) / "checkpoints" / BEST
+    if not is_checkpoint_of(resumed.file, Path(config["paths"]["run_dir"])) or not best.exists():
+        return
+    if has_keeper(resumed.checkpoint["config"]) and not has_keeper(config):
+        raise UserError(
+            f"callback.checkpoint, which has chosen {best}, is missing or switched off, so that the last weights would "
+            "replace it; give callback and trainer.enable_checkpointing as they were, or start a new run"
+        )
+
+
+def has_keeper(config: dict[str, Any]) -> bool:
+    kept = (config.get("callback") or {}).get("checkpoint")
+    return bool(kept and kept.get("save_top_k", 1) and config["trainer"]["enable_checkpointing"])
+
+
+def starts_or_ends_momentum(change: Change, checkpoint: dict[str, Any]) -> bool:
+    """Whether RMSprop would need a state that a checkpoint lacks, or the reverse."""
+    kind = checkpoint["config"]["optimizer"]["_target_"]
+    return change.key == "optimizer.momentum" and kind.endswith("RMSprop") and not (change.old and change.new)
+
+
 def check_limit(change: Change, checkpoint: dict[str, Any], file: Path) -> None:
-    if change.new in (None, -1) or change.key == "trainer.max_time":  # which ends the run after a step
+    if change.new in (None, -1) or change.key == "trainer.max_time":  # which may be over
         return
     trained, unit = checkpoint["global_step"], "step"
     if change.key == "trainer.max_epochs":

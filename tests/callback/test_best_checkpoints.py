@@ -204,16 +204,21 @@ def test_a_callback_forgets_what_is_gone_and_what_is_too_many(
 
 
 def test_files_of_later_steps_are_those_that_a_callback_names_itself(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
     for name in ("step=9", "step=9-v1", "step=7", "best-step=9", "best-step=10", "my-step=9", "epoch=1-step=9", "best"):
         step = 9 if name == "best" else int(name.partition("step=")[2].removesuffix("-v1"))
-        torch.save({"global_step": step}, tmp_path / f"{name}.ckpt")
-    (tmp_path / "step=11.ckpt").write_bytes(b"cut")
+        torch.save({"global_step": step}, folder / f"{name}.ckpt")
+    (folder / "step=11.ckpt").write_bytes(b"cut")
 
-    def later(kind: type[ModelCheckpoint], filename: str, save_top_k: int, **options: Any) -> list[str]:
-        callback = kind(tmp_path, filename, "val/bleu", save_top_k=save_top_k, **options)
-        return [file.name for file in later_files(callback, 7)]
+    def later(
+        kind: type[ModelCheckpoint], filename: str, save_top_k: int, run_dir: Path = tmp_path, **options: Any
+    ) -> list[str]:
+        callback = kind(folder, filename, "val/bleu", save_top_k=save_top_k, **options)
+        return [file.name for file in later_files(callback, 7, run_dir)]
 
     assert later(BestCheckpoints, "best-{step}", 2) == ["best-step=9.ckpt", "best-step=10.ckpt"]
     assert later(ModelCheckpoint, "{step}", 1) == ["step=9.ckpt", "step=11.ckpt"]
+    assert later(ModelCheckpoint, "{step}", 1, tmp_path / "other") == []  # the folder may have files of several runs
     assert later(ModelCheckpoint, "best", 1, enable_version_counter=False) == []
     assert [later(BestCheckpoints, "best-{step}", number) for number in (0, -1)] == [[], []]

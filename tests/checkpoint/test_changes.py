@@ -22,9 +22,10 @@ from torch import nn
 
 from seq2seq_attn.checkpoint.exact_resume import adopt, count_for_devices, reschedule
 from seq2seq_attn.checkpoint.load import read_checkpoint
-from seq2seq_attn.checkpoint.resume import changes, in_folders, read_recorded, results_of_complete
+from seq2seq_attn.checkpoint.resume import Change, Resumed, changes, in_folders, read_recorded, results_of_complete
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.scheduler.schedule import cosine, inverse_sqrt
+from seq2seq_attn.training.checks import check_changes
 
 pytestmark = pytest.mark.usefixtures("quiet")
 PAGE = (ROOT / "docs" / "runs.md").read_text("utf-8")
@@ -201,6 +202,8 @@ def test_changed_options_take_effect_are_named_and_are_on_record(
             r"would replace .*best.ckpt, which was chosen without it; leave callback.checkpoint.every_n_epochs out, ",
         ),
         ("scheduler=plateau", r"^scheduler._target_=.*ReduceLROnPlateau cannot take effect"),
+        ("callback=[seeding,autosave]", r"^callback.checkpoint, which has chosen .*best.ckpt, is missing or switched"),
+        ("trainer.enable_checkpointing=false", r"^callback.checkpoint, which has chosen .*best.ckpt, is missing or"),
         (
             "trainer.max_epochs=0",
             r"^trainer.max_epochs=0 is too few: .*last.ckpt has reached epoch 1; give 1 or more, or ",
@@ -301,6 +304,28 @@ def test_a_shorter_run_ends_at_its_new_limit_and_says_so(
     assert "trainer.max_epochs 9 → 2" in changed
     assert changed.endswith(", its schedule is computed over 14 steps")
     assert caplog.messages[-1] == "The training ends in epoch 2 after step 14: trainer.max_epochs=2 is reached"
+
+
+def test_a_run_that_has_nothing_left_to_train_keeps_the_place_in_its_schedule(pairs: list[str], tmp_path: Path) -> None:
+    given = [*pairs, "scheduler=linear", "trainer.max_epochs=2", "trainer.limit_test_batches=0"]
+    killer = "+callback.killed={_target_:small_run.Killed,hook:backward,step:4}"
+    with pytest.raises(KilledError):
+        run_here(tmp_path, *given, "callback.autosave.every_steps=4", killer)
+    run_here(tmp_path, *given, "trainer.max_steps=4", "resume=auto")
+    (schedule,) = read_checkpoint(tmp_path / "checkpoints" / "last.ckpt")["lr_schedulers"]
+    assert schedule["last_epoch"] == 4
+
+
+def test_momentum_that_needs_a_state_of_its_own_does_not_begin_in_a_resumed_run(tmp_path: Path) -> None:
+    def check(optimizer: str, old: float, new: float) -> None:
+        checkpoint = {"config": {"optimizer": {"_target_": f"torch.optim.{optimizer}"}}}
+        check_changes(Resumed(tmp_path / "a.ckpt", checkpoint, [Change("optimizer.momentum", old, new)]), tmp_path)
+
+    check("SGD", 0.0, 0.9)
+    check("RMSprop", 0.5, 0.9)
+    for old, new in ((0.0, 0.9), (0.9, 0.0)):
+        with pytest.raises(UserError, match=f"^optimizer.momentum={new} cannot take effect in a resumed run"):
+            check("RMSprop", old, new)
 
 
 @pytest.mark.slow
@@ -571,7 +596,7 @@ def test_other_devices_do_not_continue_within_an_update() -> None:
         def batches_read(self, state: Any) -> int:
             return 3
 
-    progress = {"total": {"processed": 6}, "current": {"processed": 6}}
+    progress: dict[str, Any] = {"total": {"processed": 6}, "current": {"processed": 6}, "is_last_batch": False}
     checkpoint = {Data.__qualname__: None, "loops": {"fit_loop": {"epoch_loop.batch_progress": progress}}}
     trainer = SimpleNamespace(datamodule=Data(), accumulate_grad_batches=2)
     with pytest.raises(
@@ -580,4 +605,8 @@ def test_other_devices_do_not_continue_within_an_update() -> None:
         count_for_devices(checkpoint, trainer)
     trainer.accumulate_grad_batches = 3
     count_for_devices(checkpoint, trainer)
-    assert progress == {"total": {"processed": 3}, "current": {"processed": 3}}
+    assert progress == {"total": {"processed": 3}, "current": {"processed": 3}, "is_last_batch": False}
+    progress |= {"current": {"processed": 6}, "is_last_batch": True}  # the last update of an epoch may be of fewer
+    trainer.accumulate_grad_batches = 2
+    count_for_devices(checkpoint, trainer)
+    assert progress["current"] == {"processed": 3}

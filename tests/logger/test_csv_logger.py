@@ -67,6 +67,17 @@ def test_rows_that_the_disk_does_not_take_wait_and_training_goes_on(
     assert warned == f"{logger.file} cannot be written (Is a directory); its rows wait, and training continues"
 
 
+def test_a_file_that_is_gone_does_not_end_the_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    logger = logged(tmp_path)
+    logger.file.unlink()
+    for step in (2, 3):
+        logger.log_metrics({"train/loss": 0.5, "epoch": 1}, step=step)
+        logger.sync()  # as every checkpoint does
+    assert [line.partition("(")[2] for line in caplog.messages] == [
+        "No such file or directory); its rows wait, and training continues"
+    ]
+
+
 def test_a_new_run_in_the_folder_starts_the_file_anew(tmp_path: Path) -> None:
     logged(tmp_path)
     CsvLogger(tmp_path).log_metrics({"train/loss": 3.0}, step=0)
