@@ -55,7 +55,6 @@ class MixtureScore(Score):
         self.reads_query = any(score.reads_query for score in self._each())
         self.wide_pairs = any(score.wide_pairs and not score.inner_product for score in self._each())
         self.never_positive = all(score.never_positive for score in self._each())
-        self.reads_length = any(score.reads_length for score in self._each())
         self.max_length = min((s.max_length for s in self._each() if s.max_length is not None), default=None)
 
     def _each(self) -> Iterable[Score]:

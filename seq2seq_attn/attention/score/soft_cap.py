@@ -59,7 +59,7 @@ class SoftCapScore(Score):
         self.cap = cap
         self.query_parts, self.key_parts = self.score.query_parts, self.score.key_parts
         self.reads_query, self.max_length = self.score.reads_query, self.score.max_length
-        self.never_positive, self.reads_length = self.score.never_positive, self.score.reads_length
+        self.never_positive = self.score.never_positive
         self.wide_pairs = self.score.wide_pairs and not self.score.inner_product
 
     @property
