@@ -28,7 +28,7 @@ def purpose(file: Path) -> str:
 
     A file of the user's may have none: empty.
     """
-    lines = file.read_text(encoding="utf-8").splitlines()
+    lines = file.read_text(encoding="utf-8", errors="replace").splitlines()
     first = next((line for line in lines if not line.startswith("# @package")), "")
     return first.removeprefix("# ") if first.startswith("# ") else ""
 

@@ -104,6 +104,9 @@ def sentence_of_composition(
     """
     if sentence := sentence_of(error):
         return sentence
+    if isinstance(error, UnicodeDecodeError) and config_dir is not None:
+        wrong = [file for file in sorted(Path(config_dir).rglob("*.yaml")) if not is_utf8(file)]
+        return f"{wrong[0]} is not UTF-8; convert it: iconv -f latin1 -t utf-8 FILE" if wrong else None
     if isinstance(error, MissingConfigException):
         group, _, name = (error.missing_cfg_file or "").rpartition("/")
         choices = error.options or sorted(path.stem for path in (directory / group).glob("*.yaml"))
@@ -204,11 +207,19 @@ def sentence_of_override(error: Exception, directory: Path, config_name: str, ov
     return None
 
 
+def is_utf8(file: Path) -> bool:
+    try:
+        file.read_text("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def choices_with(name: str, group: str, folders: Sequence[Path]) -> list[str]:
     """Return the choices of a group whose files have an option, or a part, of this name."""
     line = re.compile(rf"^[^#]*\b{name}:", re.MULTILINE)
     files = {file.stem: file for folder in folders for file in (folder / group).glob("*.yaml")}
-    return sorted(choice for choice, file in files.items() if line.search(file.read_text("utf-8")))
+    return sorted(choice for choice, file in files.items() if line.search(file.read_text("utf-8", errors="replace")))
 
 
 def unparsed(overrides: Sequence[str]) -> str | None:

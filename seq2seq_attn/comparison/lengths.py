@@ -14,6 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import yaml
 from rich.table import Table
 
 from seq2seq_attn.checkpoint.admitted import Trust, add_trust_option, build
@@ -58,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             results, config = json.loads(text_of(run / "results.json")), parsed(run / "config.yaml")
             name = compared_metric(config, results, given.trust)
             name = name or compared_metric(config, results, given.trust, resampled=False) or "bleu"
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError, yaml.YAMLError) as error:
             left_out.append(LeftOut(str(run), f"results.json or config.yaml is damaged ({first_line(error)})"))
             continue
         try:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -18,6 +17,7 @@ from seq2seq_attn.checkpoint.published import WEIGHTS
 from seq2seq_attn.data.cleaning import cleaning_options
 from seq2seq_attn.markdown import code, literal, one_line, table
 from seq2seq_attn.metric.names import title_of
+from seq2seq_attn.paths import typed
 
 CONFIGURATION = "training.yaml"
 OPTIONS = {
@@ -293,7 +293,7 @@ def results(known: Known) -> list[str]:
 
 
 def how_to_use(known: Known, folder: str) -> list[str]:
-    path = shlex.quote(folder)
+    path = typed(folder)
     if known.is_pretrained:
         return [f"```\nseq2seq-attn train data=parallel data.train=FILE init_from.run={path}\n```"]
     trust = other_packages({"model": {}, "search": {}, "data": {}, "metric": {}} | known.config)

@@ -78,7 +78,7 @@ def compare(
         reference_streams(systems[0].references),  # type: ignore[arg-type]
         test_type=METHODS[method],
         n_samples=resamples,
-        n_ar_confidence=INTERVAL_RESAMPLES,
+        n_ar_confidence=INTERVAL_RESAMPLES if method == "randomisation" else -1,  # else it is in the signature
     )
     with ties_counted() if method == "randomisation" else nullcontext():
         signatures, scores = test()

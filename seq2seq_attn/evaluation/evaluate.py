@@ -66,14 +66,13 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     paths = [config.ckpt_path] if isinstance(config.ckpt_path, str) else list(config.ckpt_path)
     trust = config.get("trust") or ()
     models = load_models(paths, config.device, trust if isinstance(trust, str) else list(trust))
-    if config.precision is not None:
-        precision_plugin(config.precision, models.device)  # which refuses what it cannot be
     scores_pairs, of_run = config.get("score") is not None, RUN_OPTIONS
     if scores_pairs:
         check_unread(config)
         given = {"trainer.precision": config.precision, "batch_tokens": config.batch_tokens}
         of_run = {name: RUN_OPTIONS[name] for name, value in given.items() if not value}
     check_saved_options(models.config, of_run, models.files[0])
+    precision_plugin(config.precision or models.config["trainer"]["precision"], models.device)  # or refuse it
     run_dir = Path(config.paths.run_dir)
     with only_process_in(run_dir):
         check_holds_no_run(run_dir, "paths.run_dir")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect
+from bisect import bisect, bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import accumulate, pairwise
@@ -12,6 +12,7 @@ from typing import NamedTuple
 from seq2seq_attn.alignment.word_alignment import Link
 
 VALUE = r"""=\s*(?:"[^"]*"|'[^']*')"""  # of an attribute, which may have < and >
+MOST_SIGNS = 16  # between the edge of a word and a tag within it; the place of more is not kept
 MOST_VALUES = 64  # of a tag that are read so: without a limit the time of a hostile line grows with its square
 TAG = re.compile(
     rf"</?[A-Za-z](?:(?>(?:[^<>=]*(?:{VALUE}|=)){{0,{MOST_VALUES}}})[^<>=]*"
@@ -28,7 +29,7 @@ class Placeholder(NamedTuple):
         word: the source word that it belongs to; one more than the last for a tag at the end.
         after: whether it comes after that word: an end tag, and a tag without a blank before it.
         joined: whether no blank separated it from that word.
-        inside: signs of that word, such as a parenthesis, between its edge and the tag.
+        inside: signs of that word, such as a parenthesis, between its edge and the tag, at most `MOST_SIGNS`.
     """
 
     text: str
@@ -50,14 +51,17 @@ def remove_placeholders(text: str) -> tuple[str, list[Placeholder]]:
     """
     untagged, plain, placeholders = TAG.sub("", text), "", []
     ends_of_words = [word.end() for word in WORD.finditer(untagged)]
+    letters = [at for at, sign in enumerate(untagged) if sign.isalnum()]
     matches = list(TAG.finditer(text))
     begins = pairs_of_tags([match[0] for match in matches])
     end = num_tag_letters = num_words = word_start = 0
+    last_letter = -1  # in `plain`
     for number, match in enumerate(matches):
         piece = text[end : match.start()]
         for found in WORD.finditer(piece):
             if found.start() > 0 or not plain or plain[-1].isspace():
                 num_words, word_start = num_words + 1, len(plain) + found.start()
+        last_letter = next((len(plain) + at for at in reversed(range(len(piece))) if piece[at].isalnum()), last_letter)
         plain += piece
         end, num_tag_letters = match.end(), num_tag_letters + len(match[0])
         here = end - num_tag_letters  # in `untagged`
@@ -67,26 +71,24 @@ def remove_placeholders(text: str) -> tuple[str, list[Placeholder]]:
         if blank_before or blank_after:
             after = (closes or not blank_before) and num_words > 0 and not (blank_before and not blank_after)
         else:  # within a word
-            follows_letters = has_letters(plain, word_start, len(plain))
+            follows_letters = last_letter >= word_start
             after = closes or (number not in begins and follows_letters)
             if after:
                 stop = ends_of_words[bisect(ends_of_words, here)]
-                inside = "" if has_letters(untagged, here, stop) else untagged[here:stop]
-            elif not follows_letters:
+                precedes_letters = bisect_left(letters, here) < bisect_left(letters, stop)
+                inside = "" if precedes_letters or stop - here > MOST_SIGNS else untagged[here:stop]
+            elif not follows_letters and len(plain) - word_start <= MOST_SIGNS:
                 inside = plain[word_start:]
             lonely = match[0].endswith("/>") or name_of(match[0]) == "br"
             if lonely and plain[-1].isalnum() and untagged[here].isalnum():
-                plain, inside = f"{plain} ", ""
+                inside = ""
+                plain += " "
             elif not after:
                 word -= 1
         joined = not blank_before if after else not blank_after
         placeholders.append(Placeholder(match[0], word - after, after, joined, inside))
     plain += text[end:]
     return plain, placeholders
-
-
-def has_letters(text: str, start: int, stop: int) -> bool:
-    return any(text[at].isalnum() for at in range(start, stop))
 
 
 def name_of(tag: str) -> str:
@@ -106,23 +108,24 @@ def insert_placeholders(words: Sequence[str], placeholders: Iterable[Placeholder
     targets: dict[int, list[int]] = defaultdict(list)
     for source, target in links:
         targets[source].append(target)
+    linked = sorted(targets)
+    first, last = [min(targets[source]) for source in linked], [max(targets[source]) for source in linked]
     before: dict[int, list[Placeholder]] = defaultdict(list)
     after: dict[int, list[Placeholder]] = defaultdict(list)
     ends = pairs_of_tags([one.text for one in placeholders])
     begins = {end: begin for begin, end in ends.items()}
     for number, one in enumerate(placeholders):
         begin, end = placeholders[begins.get(number, number)], placeholders[ends.get(number, number)]
-        between = [t for word in range(begin.boundary, end.boundary) for t in targets.get(word, ())]
-        if between:
-            (before[min(between)] if number in ends else after[max(between)]).append(one)
+        between = slice(bisect_left(linked, begin.boundary), bisect_left(linked, end.boundary))
+        if between.start < between.stop:
+            (before[min(first[between])] if number in ends else after[max(last[between])]).append(one)
         elif begin.after:
-            linked = max((source for source in targets if source < begin.boundary), default=None)
             joined = one.joined or one is not begin
-            after[-1 if linked is None else max(targets[linked])].append(one._replace(joined=joined))
+            after[last[between.start - 1] if between.start else -1].append(one._replace(joined=joined))
         else:
-            linked = min((source for source in targets if source >= begin.word), default=None)
+            following = bisect_left(linked, begin.word)
             joined = one is begin and (one.joined or one is not end)
-            before[len(words) if linked is None else min(targets[linked])].append(one._replace(joined=joined))
+            before[first[following] if following < len(linked) else len(words)].append(one._replace(joined=joined))
     pieces = [word_with_tags("", [], after[-1])]
     for position in range(len(words) + 1):
         word = words[position] if position < len(words) else ""

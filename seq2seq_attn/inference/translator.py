@@ -212,6 +212,10 @@ class Translator:
             texts, prefixes = [""] * len(texts), texts
         sources = self._encode(self.tokenizer.encode_source, texts, max_source_tokens, notes)
         begun = None if prefixes is None else self._encode_prefixes(prefixes, max_source_tokens, notes)
+        if reads_source and begun is not None:
+            for source, prefix, text_notes in zip(sources, begun, notes, strict=True):
+                if prefix and not source:
+                    text_notes.append("its prefix is left out, since the text is empty")
         read = sources if reads_source or begun is None else begun
         chosen, results = choose_search(search, self.config["search"]), [[EMPTY]] * len(texts)
         if not reads_source:
@@ -280,7 +284,8 @@ class Translator:
         texts = [one if isinstance(one, str) else "" if self._has_tokens_of(one) else one.text for one in translations]
         rows = self._encode(self.tokenizer.encode_target, texts, most_tokens, notes)
         pairs = zip(translations, rows, strict=True)
-        return [self._ids(one) if self._has_tokens_of(one) else tokens for one, tokens in pairs]
+        given = [self._ids(one) if self._has_tokens_of(one) else tokens for one, tokens in pairs]
+        return self._cut(given, most_tokens, notes)
 
     def _has_tokens_of(self, translation: str | Translation) -> TypeGuard[Translation]:
         return not isinstance(translation, str) and translation.fingerprint in ("", self._fingerprint)
@@ -372,10 +377,13 @@ class Translator:
         """Return the token ids of cleaned texts, cut to what the model reads; changes are noted."""
         if most_tokens < 1:
             raise UserError(f"max_source_tokens={most_tokens} leaves nothing; use 512")
+        return self._cut(encode(self.clean(texts, notes)), most_tokens, notes)
+
+    def _cut(self, rows: list[list[int]], most_tokens: int, notes: Sequence[list[str]]) -> list[list[int]]:
+        """Cut rows of token ids to what the model reads; what is cut is noted."""
         longest = self.engine.max_length
         most = most_tokens if longest is None else min(most_tokens, longest - 1)
         why = "max_source_tokens allows" if most == most_tokens else "the model has positions for"
-        rows = encode(self.clean(texts, notes))
         for tokens, text_notes in zip(rows, notes, strict=True):
             if len(tokens) > most:
                 text_notes.append(f"cut from {len(tokens)} to {most} tokens, the most that {why}")

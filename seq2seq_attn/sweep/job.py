@@ -12,7 +12,7 @@ from typing import Any, final
 
 import yaml
 
-from seq2seq_attn.distributed.run_lock import holds_run, is_locked
+from seq2seq_attn.distributed.run_lock import check_records, holds_run, is_locked
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import read_json
 from seq2seq_attn.metric.names import score_of_test
@@ -67,18 +67,29 @@ class Job:
         partial.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", "utf-8")
         os.replace(partial, self.folder / RECORD)
 
+    def check_folder(self) -> None:
+        """Refuse a folder with a run, or with the user's own files, that no job of a sweep has written.
+
+        Raises:
+            UserError: naming it.
+        """
+        if self.record:
+            return
+        if holds_run(self.folder):
+            raise UserError(
+                f"{self.folder} holds a run without its {RECORD}, so it cannot be known whether it is this job; move "
+                "the folder away, or give another hydra.sweep.dir"
+            )
+        check_records(self.folder, "hydra.sweep.dir")
+
     def check(self) -> None:
         """Refuse a folder that holds another job, or in which another process works.
 
         Raises:
             UserError: naming the overrides in which the two jobs differ.
         """
+        self.check_folder()
         record = self.record
-        if not record and holds_run(self.folder):
-            raise UserError(
-                f"{self.folder} holds a run without its {RECORD}, so it cannot be known whether it is this job; move "
-                "the folder away, or give another hydra.sweep.dir"
-            )
         there, ours = definition(record.get("overrides", self.overrides)), definition(self.overrides)
         if there != ours:
             then, now = (" ".join(sorted(a - b)) or "no more overrides" for a, b in ((there, ours), (ours, there)))

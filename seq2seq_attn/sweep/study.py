@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 import math
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from omegaconf import DictConfig
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import read_json
+from seq2seq_attn.logger.csv_logger import read_rows
 from seq2seq_attn.sweep.job import RECORD, Job
 from seq2seq_attn.sweep.sweep import Sweep, values_of
 from seq2seq_attn.training.monitor import check_figure, validation_figures
@@ -159,13 +159,12 @@ class Study:
         results = {name: value for name, value in job.results.items() if isinstance(value, int | float)}
         if self.optimized_metric in results:
             return float(results[self.optimized_metric])
-        with (job.folder / "metrics.csv").open(encoding="utf-8", newline="") as file:
-            rows = list(csv.DictReader(file))
-        columns = list(rows[0]) if rows else []
+        rows = read_rows(job.folder / "metrics.csv")
+        columns = {name for row in rows for name in row}
         if self.optimized_metric not in columns:
             names = ", ".join(sorted({name for name in [*results, *columns] if "/" in name}))
             raise UserError(f"a run has no figure optimized_metric={self.optimized_metric}; choose from: {names}")
-        values = [float(row[self.optimized_metric] or "nan") for row in rows]
+        values = [float(row.get(self.optimized_metric, "nan")) for row in rows]
         best = max if better == "maximize" else min
         return best(filter(math.isfinite, values), default=math.nan)
 

@@ -111,6 +111,8 @@ class Sweep:
             raise UserError(
                 f"{self.folder} holds a sweep; resume=auto continues it, and another hydra.sweep.dir starts a new one"
             )
+        else:
+            job.check_folder()
         return job
 
     def run(self, jobs: Sequence[Job], repeat_failed: bool = True) -> None:

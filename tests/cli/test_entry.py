@@ -176,6 +176,14 @@ def test_a_config_that_is_no_yaml_is_named_with_its_line(folder):
     assert result.stderr.count("\n") == 1
 
 
+def test_a_config_of_your_own_in_another_encoding_is_named(folder):
+    (folder / "mine").mkdir()
+    (folder / "mine" / "latin.yaml").write_bytes("# modèle\nseed: 3\n".encode("latin1"))
+    result = run(folder, "--config-dir", "mine", "--config-name=latin")
+    sentence = f"{Path('mine') / 'latin.yaml'} is not UTF-8; convert it: iconv -f latin1 -t utf-8 FILE\n"
+    assert (result.stderr, result.stdout, result.returncode) == (sentence, "", 2)
+
+
 def test_a_right_command_runs_under_the_name_of_its_file(folder):
     result = run(folder, "seed=8", "attention=sparse")
     assert (result.stdout, result.stderr, result.returncode) == ("ran app 8 {'width': 5}\n", "", 0)

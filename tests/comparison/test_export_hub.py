@@ -56,7 +56,7 @@ def load_step(folder: Path) -> int:
 
 @pytest.fixture(scope="module")
 def exported(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("exported") / "my model"
+    folder = tmp_path_factory.mktemp("exported") / "mon modèle (2)"
     folder.mkdir()  # an empty one is taken
     script.main(
         [str(run), str(folder), "licence=cc-by-4.0", "author=A. Author", "dataset=clauses", "use=Tests | only."]
@@ -128,7 +128,7 @@ def test_the_card_has_its_sections_and_pictures_and_every_link_leads_to_a_file(r
     assert {file.name for file in exported.iterdir()} == PUBLISHED | {"README.md"} | linked
     maps = run / "attention_maps" / f"step_{load_step(run):06d}"
     assert (exported / "attention_1.png").read_bytes() == (maps / "cross_1_1.png").read_bytes()
-    assert "ckpt_path='my model'" in text
+    assert """ckpt_path='"mon modèle (2)"' input=FILE""" in text
     assert "author = {A. Author}" in text
     results = json.loads((run / "results.json").read_text())
     assert f"{results['num_parameters']:,}" in text

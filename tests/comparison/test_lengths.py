@@ -82,9 +82,12 @@ def test_a_run_without_a_metric_of_which_more_is_better_has_bleu(
     (tmp_path / "runs" / "b" / "config.yaml").write_text("seed: 1\n", encoding="utf-8")
     damaged = write_run(tmp_path / "runs" / "c", "none", spoilt(4))
     (damaged / "results.json").write_text("{", encoding="utf-8")
+    no_yaml = write_run(tmp_path / "runs" / "d", "none", spoilt(4))
+    (no_yaml / "config.yaml").write_text("seed: [1", encoding="utf-8")
     script.main([str(tmp_path / "runs")])
     said = capsys.readouterr()
-    assert f"left out: {damaged}: results.json or config.yaml is damaged (" in said.err
+    for folder in (damaged, no_yaml):
+        assert f"left out: {folder}: results.json or config.yaml is damaged (" in said.err
     assert row_of(said.out, "sparse")[1:3] == ["bleu", f"{bleu_of(spoilt(4)):.1f}"]
     assert f"left out: {tmp_path / 'runs' / 'b'}: stopped before anything was logged" in said.err
 

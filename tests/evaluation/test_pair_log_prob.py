@@ -301,6 +301,16 @@ def test_a_language_model_scores_a_text_a_column_and_one_of_two_files_alike(
         evaluate(config(str(checkpoints["rnn"]), tmp_path / "rnn", f"score={one}"))
 
 
+def test_a_run_in_float16_is_not_scored_in_another_precision_on_a_cpu(tmp_path: Path) -> None:
+    file, ckpt_path = write(tmp_path / "pairs.tsv", ["a\tb"]), str(write_checkpoint(tmp_path / "half.ckpt"))
+    checkpoint = torch.load(ckpt_path, weights_only=True)
+    checkpoint["config"]["trainer"] = {"precision": "16-mixed"}
+    torch.save(checkpoint, ckpt_path)
+    with pytest.raises(UserError, match=r"^precision=16-mixed needs a GPU; on a CPU use precision=bf16-mixed"):
+        evaluate(config(ckpt_path, tmp_path / "scores", f"score={file}", "precision=null"))
+    evaluate(config(ckpt_path, tmp_path / "scores", f"score={file}"))
+
+
 def test_pairs_are_scored_in_the_precision_that_is_given(checkpoints: dict[str, Path], tmp_path: Path) -> None:
     file = write(tmp_path / "pairs.tsv", ["\t".join(pair) for pair in PAIRS[:5]])
     found = {}

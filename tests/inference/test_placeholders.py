@@ -12,6 +12,7 @@ from seq2seq_attn.alignment.attention_links import Heads
 from seq2seq_attn.alignment.word_alignment import Extraction
 from seq2seq_attn.inference.line_answers import LineAnswers
 from seq2seq_attn.inference.placeholders import (
+    MOST_SIGNS,
     TAG,
     Placeholder,
     insert_placeholders,
@@ -186,6 +187,24 @@ def test_a_hostile_line_of_unclosed_tags_is_read_at_once(part: str, start: str) 
     begun = perf_counter()
     assert len(TAG.sub("", text)) <= len(text)
     assert perf_counter() - begun < 3  # of seconds; a tenth, but for a busy machine
+
+
+@pytest.mark.parametrize("part", [".</b>", ".<b>", "a<br/>", "(<b>.</b>"])
+def test_a_hostile_line_of_one_word_takes_time_and_memory_by_its_length(part: str) -> None:
+    begun = perf_counter()
+    plain, placeholders = remove_placeholders(part * 20_000)
+    assert perf_counter() - begun < 5  # of seconds; a tenth, but for a busy machine
+    assert len(plain) < 60_000
+    assert max(len(one.inside) for one in placeholders) <= MOST_SIGNS
+
+
+def test_many_pairs_around_many_words_are_put_back_at_once() -> None:
+    number = 20_000
+    plain, placeholders = remove_placeholders("a <b> " * number + "</b>" * number)
+    begun = perf_counter()
+    restored = insert_placeholders(plain.split(), placeholders, [(word, word) for word in range(500)])
+    assert perf_counter() - begun < 5  # of seconds; a tenth, but for a busy machine
+    assert restored.count("<b>") == restored.count("</b>") == number
 
 
 def plainly_removed(text: str) -> tuple[str, list[Placeholder]]:

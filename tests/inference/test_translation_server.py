@@ -190,6 +190,23 @@ def test_a_connection_whose_request_does_not_begin_is_closed_and_one_that_is_ans
         assert answer.result().status == 200
 
 
+def send_forever(client: socket.socket, sent: bytes) -> None:
+    while True:
+        client.sendall(sent)
+
+
+def test_a_connection_whose_answers_are_not_read_is_cut_off(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_connection, "READ_SECONDS", 0.3)
+    whole = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % server.served.port
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+        client.settimeout(20)
+        client.connect(("127.0.0.1", server.served.port))
+        with pytest.raises(ConnectionError):
+            send_forever(client, whole * 100)
+    assert server.translate(text=SENTENCES[0]).status == 200
+
+
 def test_connections_beyond_the_most_are_closed_at_once(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_connection, "MOST_CONNECTIONS", 2)
     address = ("127.0.0.1", server.served.port)

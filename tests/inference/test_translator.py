@@ -178,6 +178,7 @@ def test_a_translation_begins_with_its_prefix_and_an_empty_one_leaves_it_free(
     assert found[3].text.startswith("where is")
     same(found[1:3], free[1:3])
     assert found[1].text == ""
+    assert [one.notes for one in found] == [[], ["its prefix is left out, since the text is empty"], [], []]
     assert not free[0].text.startswith("my house")
 
 
@@ -358,6 +359,10 @@ def test_a_score_says_what_was_cut_and_replaced_and_refuses_what_does_not_match(
     assert cut.notes[1] == "its translation: control characters are replaced by blanks"
     assert cut.notes[2].startswith("its translation: cut from ")
     assert len(cut.tokens) == 7
+    long = translator.translate([SENTENCES[8]], search="greedy")
+    (by_tokens,) = translator.score([TEXT], long, max_source_tokens=len(long[0].tokens) - 1)
+    assert by_tokens.tokens == [*long[0].tokens[:-1], "</s>"]
+    assert by_tokens.notes[-1].startswith(f"its translation: cut from {len(long[0].tokens)} to ")
     with pytest.raises(UserError, match=r"score takes lists of texts and of translations; write score\(\[text\]"):
         translator.score(TEXT, [TEXT])
     with pytest.raises(UserError, match=r"there are 2 texts and 1 translations; give one for each"):

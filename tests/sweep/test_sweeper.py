@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 from types import SimpleNamespace
@@ -335,6 +336,25 @@ def test_a_run_without_the_record_of_its_job_is_no_job_of_any_sweep(tmp_path: Pa
         job.check()
     job.write("complete")
     job.check()
+
+
+@pytest.mark.parametrize("more", [(), ("resume=auto",)])
+def test_what_no_job_has_written_is_left_as_it_is(folder: Path, more: tuple[str, ...]) -> None:
+    first = folder / "sweep" / "0"
+    (first / "checkpoints").mkdir(parents=True)
+    for name, sentence in (
+        ("metrics.csv", r"sweep/0/metrics.csv was not written by a run, .*; give another hydra.sweep.dir, or rename"),
+        ("checkpoints/best.ckpt", "sweep/0 holds a run without its job.json, so it cannot be known whether it is"),
+    ):
+        (first / name).write_text("mine")
+        for _ in range(2):
+            code, _, error = swept(folder, "seed=1,2", *more)
+            assert code == 2
+            assert re.match(sentence, error[-1])
+        assert (first / name).read_text() == "mine"
+        assert not (first / "job.json").exists()
+        (first / name).unlink()
+    assert swept(folder, "seed=1,2", *more)[0] == 0
 
 
 @pytest.mark.slow
