@@ -9,7 +9,7 @@ from typing import Any, final
 
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.callbacks import EarlyStopping
+from pytorch_lightning.callbacks import Checkpoint, EarlyStopping
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
@@ -72,11 +72,13 @@ class ExactResume(pl.Callback):
             with torch.no_grad():  # the optimizer's state is that of the weights, and not of their average
                 for name, parameter in pl_module.named_parameters():
                     parameter.copy_(averaged["raw"].get(name, parameter))
-        for callback in trainer.checkpoint_callbacks:
-            if is_own(trainer):
+        if is_own(trainer):
+            for callback in trainer.checkpoint_callbacks:
                 self._surplus += adopt_files(callback, checkpoint, trainer)
-            else:  # the best files are another run's, which this one must not delete
-                checkpoint["callbacks"].pop(callback.state_key, None)
+        else:  # the best files, which this run must not delete, and the best score are another run's
+            for callback in trainer.callbacks:
+                if isinstance(callback, Checkpoint | EarlyStopping):
+                    checkpoint["callbacks"].pop(callback.state_key, None)
         resumed = Path(trainer.ckpt_path).resolve()  # the same command may have to be repeated
         self._surplus = [file for file in self._surplus if file.resolve() != resumed]
         self._changes = changes(checkpoint["config"], pl_module.config)

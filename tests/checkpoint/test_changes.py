@@ -335,6 +335,15 @@ def test_a_run_that_stopped_early_trains_on_with_more_patience(tmp_path: Path, p
     assert run_here(tmp_path, *given, "callback.early_stopping.patience=2", "resume=auto")["steps"] == 3
 
 
+@pytest.mark.slow
+def test_another_run_from_a_checkpoint_stops_early_by_its_own_validations(tmp_path: Path, pairs: list[str]) -> None:
+    given = [*pairs, "trainer.max_epochs=9", "trainer.limit_train_batches=1", "optimizer.lr=0.0"]
+    given += ["callback.early_stopping.patience=1"]
+    assert run_here(tmp_path / "one", *given)["steps"] == 2
+    last = tmp_path / "one" / "checkpoints" / "last.ckpt"
+    assert run_here(tmp_path / "other", *given, f"ckpt_path={last}")["steps"] == 4
+
+
 def test_accumulation_changes_between_two_updates_of_the_new_kind(tmp_path: Path, pairs: list[str]) -> None:
     killer = "+callback.killed={_target_:small_run.Killed,hook:backward,step:3}"
     with pytest.raises(KilledError):
