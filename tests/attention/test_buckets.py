@@ -46,7 +46,7 @@ def sorting(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @both
 @pytest.mark.parametrize("mask", MASKS)
-@pytest.mark.parametrize(("count", "rounds"), [(2, 1), (8, 4), (64, 2)])
+@pytest.mark.parametrize(("count", "rounds"), [(2, 1), (8, 4), pytest.param(64, 2, marks=pytest.mark.slow)])
 def test_self_attention_equals_its_formula(
     mask: str, causal: bool, count: int, rounds: int, sorting: list[int]
 ) -> None:
@@ -58,7 +58,7 @@ def test_self_attention_equals_its_formula(
     check_equal(found, expected, x, *layer.parameters())
 
 
-@pytest.mark.parametrize("count", [2, 8, 64])
+@pytest.mark.parametrize("count", [2, 8, pytest.param(64, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("source", [7, 20])
 def test_another_sequence_equals_its_formula(source: int, count: int, sorting: list[int]) -> None:
     layer = attending(f"attention.pattern.num_buckets={count}")

@@ -186,6 +186,7 @@ def test_the_features_of_a_performer_estimate_the_weights_of_scaled_dot_attentio
     assert (few - expected).abs().max() > 0.03
 
 
+@pytest.mark.slow
 def test_directions_prefer_none() -> None:
     mean = torch.stack([orthogonal_directions(4, 4, (seed, 0, 0)) for seed in range(2000)]).mean(0)
     assert mean.abs().max() < 5 / 2000**0.5

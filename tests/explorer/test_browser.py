@@ -371,6 +371,7 @@ def test_the_difference_of_two_models_is_of_the_same_tokens_under_the_chosen_sea
             difference.send_keys(Keys.ARROW_RIGHT)
 
 
+@pytest.mark.slow
 def test_the_address_follows_a_quick_slider_and_the_back_key(explorers: dict[str, Explorer], browser: Any) -> None:
     explorer = explorers["rnn"]
     with serving(explorer.models(), explorer.look) as served:

@@ -222,10 +222,12 @@ def test_options_that_make_no_study_are_refused(folder: Path, option: str, sente
     assert not (folder / "sweep").exists()
 
 
+@pytest.mark.slow
 def test_any_seed_draws(folder: Path) -> None:
     assert swept(folder, *STUDY, "hydra.sweeper.seed=12345", "hydra.sweeper.n_trials=1")[0] == 0
 
 
+@pytest.mark.slow
 def test_an_interval_of_whole_numbers_is_drawn_from_as_the_documentation_says(folder: Path) -> None:
     study = ("hydra/sweeper=optuna", "seed=int(interval(2,6))", "hydra.sweeper.direction=maximize")
     assert swept(folder, *study, "hydra.sweeper.n_trials=3")[0] == 0
