@@ -44,7 +44,6 @@ class ExactResume(pl.Callback):
         self._changes: list[Change] = []
         self._scheduled: int | None = None
         self._surplus: list[Path] = []
-        self._begun = False
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         loops = checkpoint["loops"]["fit_loop"]
@@ -91,7 +90,6 @@ class ExactResume(pl.Callback):
         pl_module.resumed_at = Position(checkpoint["global_step"], state["epoch"], read)
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        self._begun = False
         run_state = self._loaded if is_own(trainer) else {}
         for logger in trainer.loggers:
             if isinstance(logger, CsvLogger):
@@ -107,12 +105,11 @@ class ExactResume(pl.Callback):
         self._begin(trainer, pl_module)
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
-        if not self._begun:  # nothing was left to train, and a checkpoint will be saved
+        if self._loaded:  # nothing was left to train, and a checkpoint will be saved
             self._begin(trainer, pl_module)
 
     def _begin(self, trainer: Any, pl_module: Any) -> None:
         """Put in force what was loaded: from here on nothing refuses the run."""
-        self._begun = True
         restore_metrics(trainer, self._loaded.get("metrics", {}))
         if self._scheduled is not None:
             reschedule(trainer, self._scheduled, pl_module.first_groups)
@@ -120,7 +117,7 @@ class ExactResume(pl.Callback):
             say_changes(self._changes, trainer, pl_module)
         if self._surplus and trainer.is_global_zero:
             delete(self._surplus, trainer.global_step)
-        self._changes, self._scheduled, self._surplus = [], None, []
+        self._loaded, self._changes, self._scheduled, self._surplus = {}, [], None, []
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         correct_counters(trainer)

@@ -72,13 +72,14 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
         given = {"trainer.precision": config.precision, "batch_tokens": config.batch_tokens}
         of_run = {name: RUN_OPTIONS[name] for name, value in given.items() if not value}
     check_saved_options(models.config, of_run, models.files[0])
-    precision_plugin(config.precision or models.config["trainer"]["precision"], models.device)  # or refuse it
+    precision = config.precision or models.config["trainer"]["precision"]
+    precision_plugin(precision, models.device)  # which refuses what it cannot be
     run_dir = Path(config.paths.run_dir)
     with only_process_in(run_dir):
         check_holds_no_run(run_dir, "paths.run_dir")
         if not scores_pairs:
             return evaluate_splits(config, models, run_dir)
-        trainer = build_trainer(models.device, config.precision or models.config["trainer"]["precision"])
+        trainer = build_trainer(models.device, precision)
         return score(config, models, trainer.precision_plugin)
 
 

@@ -217,7 +217,7 @@ def test_a_page_has_the_schedules_of_its_runs(tmp_path: Path) -> None:
 def test_the_committed_pages_have_different_titles() -> None:
     pages = script.OUTPUT.parent.glob("tatoeba_minutes*.md")
     titles = [page.read_text(encoding="utf-8").partition("\n")[0] for page in pages]
-    assert len(set(titles)) == len(titles) == 4
+    assert len(set(titles)) == len(titles) == 5
 
 
 def test_the_early_figure_is_at_a_time_that_all_reach() -> None:
@@ -350,7 +350,14 @@ def test_the_others_get_our_sizes_their_settings_and_a_seed(
 
 
 @pytest.mark.parametrize(
-    "name", ["tatoeba_minutes", "tatoeba_minutes_earlier", "tatoeba_minutes_bahdanau", "tatoeba_minutes_zen5"]
+    "name",
+    [
+        "tatoeba_minutes",
+        "tatoeba_minutes_small_batches",
+        "tatoeba_minutes_earlier",
+        "tatoeba_minutes_bahdanau",
+        "tatoeba_minutes_zen5",
+    ],
 )
 def test_the_committed_page_is_that_of_its_figures(name: str, tmp_path: Path) -> None:
     page = script.OUTPUT.with_name(f"{name}.md")

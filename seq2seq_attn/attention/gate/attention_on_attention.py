@@ -19,7 +19,7 @@ class AttentionOnAttentionGate(Gate):
 
     One layer computes both, the information vector first, as in the authors' code. The result takes the place of the
     context, and, in the paper, of the projected output (`attention.project_output=false`). A context of
-    zeros, which a query has that sees nothing, stays zeros, which the paper does not say.
+    zeros, such as that of a query that sees nothing, stays zeros, which the paper does not say.
     """
 
     def __init__(self, *, query_dim: int, context_dim: int) -> None:
