@@ -387,7 +387,7 @@ def check_keeper(resumed: Resumed, config: dict[str, Any]) -> None:
 
 def has_keeper(config: dict[str, Any]) -> bool:
     kept = (config.get("callback") or {}).get("checkpoint")
-    return bool(kept and kept.get("save_top_k", 1) and config["trainer"]["enable_checkpointing"])
+    return bool(kept and config["trainer"]["enable_checkpointing"])
 
 
 def starts_or_ends_momentum(change: Change, checkpoint: dict[str, Any]) -> bool:

@@ -11,9 +11,11 @@ from configs import CONF, composed, options
 from hydra import compose, initialize_config_dir
 from hydra.errors import ConfigCompositionException, MissingConfigException
 
+from seq2seq_attn.cli.choices import purpose
 from seq2seq_attn.cli.config_errors import (
     CHOICES,
     MEANT,
+    choices_with,
     closest_option,
     compose_far,
     option_names,
@@ -283,6 +285,13 @@ def test_names_of_other_toolkits_are_answered_with_ours() -> None:
 )
 def test_a_choice_that_is_nearly_one_is_answered_with_it(override: str, meant: str) -> None:
     assert sentence(override) == meant
+
+
+def test_files_of_your_own_in_another_encoding_do_not_keep_others_from_being_named(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "mine.yaml").write_bytes("# modèle\ncleaning: none\n".encode("latin1"))
+    assert choices_with("cleaning", "data", [tmp_path]) == ["mine"]
+    assert purpose(tmp_path / "data" / "mine.yaml") == "mod\ufffdle"
 
 
 def test_a_synonym_of_an_option_that_a_command_lacks_is_not_offered() -> None:

@@ -20,6 +20,8 @@ from explorer.test_server import wait_until
 from explorer.three_models import translator_of
 from starlette.requests import Request
 from tiny import SENTENCES
+from uvicorn import Config
+from uvicorn.server import ServerState
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference import http_connection, json_server, translation_server
@@ -205,6 +207,35 @@ def test_a_connection_whose_answers_are_not_read_is_cut_off(server: Running, mon
         with pytest.raises(ConnectionError):
             send_forever(client, whole * 100)
     assert server.translate(text=SENTENCES[0]).status == 200
+
+
+@pytest.mark.parametrize("is_read", [False, True])
+def test_what_is_left_of_an_answer_is_waited_for_until_it_is_read(
+    is_read: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in a connection that is closed, and where so little is left that asyncio alone would not pause writing."""
+    monkeypatch.setattr(http_connection, "READ_SECONDS", 0.3)
+    config = Config(lambda: None, ws="none", log_config=None)
+    config.load()
+
+    async def ends() -> bool:
+        near, far = socket.socketpair()
+        near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+        with far:
+            connection = http_connection.HTTPConnection(config, ServerState(), {})
+            transport, _ = await asyncio.get_running_loop().create_connection(lambda: connection, sock=near)
+            while not transport.get_write_buffer_size():
+                transport.write(b"x" * 1024)
+            if is_read:
+                far.recv(1 << 20)
+            else:
+                transport.close()
+            await asyncio.sleep(0.6)
+            ended = connection not in connection.connections
+            transport.abort()
+            return ended
+
+    assert asyncio.run(ends()) is not is_read
 
 
 def test_connections_beyond_the_most_are_closed_at_once(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:

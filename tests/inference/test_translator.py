@@ -179,6 +179,7 @@ def test_a_translation_begins_with_its_prefix_and_an_empty_one_leaves_it_free(
     same(found[1:3], free[1:3])
     assert found[1].text == ""
     assert [one.notes for one in found] == [[], ["its prefix is left out, since the text is empty"], [], []]
+    assert translator.translate([""], search=search, prefixes=[""])[0].notes == []
     assert not free[0].text.startswith("my house")
 
 
