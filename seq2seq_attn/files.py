@@ -122,18 +122,18 @@ def sha256(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def check_beside(file: Path, beginning: re.Pattern[str], output: Path) -> None:
+def check_beside(file: Path, written: re.Pattern[str], output: Path) -> None:
     """Refuse to write a file that is named after the one that was asked for and is there, but not of this program.
 
     Args:
-        beginning: of the first line of what the program writes.
+        written: found in the first mebibyte of all that the program writes there.
         output: what was asked for.
 
     Raises:
-        UserError: if the file begins otherwise.
+        UserError: if it is not found in the file.
     """
     if file.exists():
         with file.open("rb") as stream:
-            first = stream.readline(1000).decode(errors="replace")
-        if not beginning.match(first):
+            text = stream.read(1 << 20).decode(errors="replace")
+        if not written.search(text):
             raise UserError(f"{file} would be written beside {output} and holds something else; give another --output")

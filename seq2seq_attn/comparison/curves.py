@@ -21,6 +21,7 @@ from seq2seq_attn.files import check_beside
 Curve = list[tuple[int | float, float]]  # the number of updates, and the figure
 PICTURES = (".png", ".svg", ".pdf")
 LINES = ("-", "--", "-.", ":")
+MADE_BY = "seq2seq-attn draw curves"  # in a picture, by which it may be replaced
 
 
 @reports_user_errors
@@ -34,14 +35,23 @@ def main(arguments: list[str] | None = None) -> None:
     if options.output.suffix not in PICTURES:
         raise UserError(f"{options.output} does not name a picture; end it in one of {', '.join(PICTURES)}")
     points = options.output.with_suffix(".tsv")
-    check_beside(points, re.compile("run\tupdates\t"), options.output)
-    if options.output.exists() and not points.exists():
-        raise UserError(f"{options.output} already exists without the curves of {points}; give another --output")
+    check_picture(options.output)
+    check_beside(points, re.compile(r"\Arun\tupdates\t"), options.output)
     curves = read(options.runs, options.figure)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     draw(curves, options.figure, options.lowest, options.output)
     write(curves, options.figure, points)
     print(f"wrote {options.output} and {points}")
+
+
+def check_picture(picture: Path) -> None:
+    """Refuse to replace a picture that this command has not drawn.
+
+    Raises:
+        UserError: if the file is there and was not drawn by it.
+    """
+    if picture.exists() and not (picture.is_file() and MADE_BY.encode() in picture.read_bytes()):
+        raise UserError(f"{picture} already exists and is not a picture of {MADE_BY}; give another --output")
 
 
 def read(given: list[str], figure: str) -> dict[str, Curve]:
@@ -110,4 +120,4 @@ def draw(curves: dict[str, Curve], figure: str, lowest: float | None, file: Path
     axes.grid(alpha=0.3)
     for text in axes.legend(lines, list(curves), frameon=False).get_texts():
         text.set_parse_math(False)
-    picture.savefig(file, dpi=150)
+    picture.savefig(file, dpi=150, metadata={"Software" if file.suffix == ".png" else "Creator": MADE_BY})

@@ -32,6 +32,7 @@ for (const head of document.querySelectorAll("table.sortable thead th")) head.on
 };
 """
 MADE_BY = '<p class="note">Made by <code>'
+LAST_LINE = "± is the standard deviation over seeds. With plots, curves and maps: "  # of the Markdown
 PAGE = """\
 <!doctype html>
 <html lang="en">
@@ -281,7 +282,7 @@ def markdown_page(groups: Sequence[Figures], left_out: Sequence[LeftOut], page: 
     if left_out:
         lines += ["## Left out", "", *(f"- {literal(f'{name}: {reason}')}" for name, reason in left_out), ""]
     link = f"[{literal(page)}]({quote(page)})"
-    lines.append(f"± is the standard deviation over seeds. With plots, curves and maps: {link}.")
+    lines.append(f"{LAST_LINE}{link}.")
     return "\n".join(lines) + "\n"
 
 

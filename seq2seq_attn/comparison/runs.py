@@ -25,7 +25,7 @@ from seq2seq_attn.checkpoint.admitted import Trust, add_trust_option
 from seq2seq_attn.comparison.draw import STYLE
 from seq2seq_attn.comparison.figures import Figures, figures_of, find_row
 from seq2seq_attn.comparison.maps import mapped_sentences
-from seq2seq_attn.comparison.page import check_page, html_page, markdown_page
+from seq2seq_attn.comparison.page import LAST_LINE, check_page, html_page, markdown_page
 from seq2seq_attn.comparison.read import LeftOut, read_runs
 from seq2seq_attn.comparison.rows import Group, grouped
 from seq2seq_attn.comparison.table import check_table, write_table
@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"--resamples {given.resamples} gives no interval of 95 %; give {FEWEST_RESAMPLES} or more")
     if given.output.suffix != ".html":
         parser.error(f"--output {given.output} does not end in .html; give page.html, and page.md is written beside it")
-    check_beside(given.output.with_suffix(".md"), re.compile("# .* compared$"), given.output)
+    check_beside(given.output.with_suffix(".md"), re.compile(f"^{re.escape(LAST_LINE)}", re.MULTILINE), given.output)
     check_page(given.output)
     if given.table is not None:
         check_table(given.table)

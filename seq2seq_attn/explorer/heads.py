@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given.num_threads is not None and given.num_threads < 1:
         parser.error(f"--num-threads {given.num_threads} is not enough; give 1 or more")
     table = given.output.with_suffix(".tsv")
-    check_beside(table, re.compile("\t".join(COLUMNS)), given.output)
+    check_beside(table, re.compile(r"\A" + "\t".join(COLUMNS)), given.output)
     check_page(given.output)
     if given.num_threads:
         torch.set_num_threads(given.num_threads)

@@ -30,30 +30,40 @@ def test_points_are_validations_after_their_updates_by_the_name_given(tmp_path: 
         assert len(picture.convert("RGB").getcolors(1 << 24)) > 2
 
 
+@pytest.mark.parametrize("suffix", script.PICTURES)
 def test_a_file_of_the_users_beside_the_picture_is_not_overwritten(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, mine = written(tmp_path / "run", (9, 20.0)), tmp_path / "pairs.tsv"
-    typed = [str(run), "--output", str(tmp_path / "pairs.png")]
+    typed = [str(run), "--output", str(tmp_path / f"pairs{suffix}")]
     mine.write_text("a cat\tun chat\n")
     with pytest.raises(SystemExit, match="2"):
         script.main(typed)
-    assert f"{mine} would be written beside {tmp_path / 'pairs.png'} and holds something" in capsys.readouterr().err
+    assert (
+        f"{mine} would be written beside {tmp_path / f'pairs{suffix}'} and holds something" in capsys.readouterr().err
+    )
     assert mine.read_text() == "a cat\tun chat\n"
     mine.unlink()
     for _ in range(2):  # what it has written itself may be written again
         script.main(typed)
 
 
-def test_a_picture_of_the_users_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run, photo = written(tmp_path / "run", (9, 20.0)), tmp_path / "photo.png"
+@pytest.mark.parametrize(("suffix", "beside"), [(".png", ""), (".pdf", ".png")])
+def test_a_picture_of_the_users_is_not_overwritten(
+    suffix: str, beside: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, photo = written(tmp_path / "run", (9, 20.0)), tmp_path / f"photo{suffix}"
+    if beside:
+        script.main([str(run), "--output", str(tmp_path / f"photo{beside}")])
+    curves = tmp_path / "photo.tsv"
+    before = curves.read_bytes() if beside else None
     photo.write_bytes(b"a photograph")
     with pytest.raises(SystemExit, match="2"):
         script.main([str(run), "--output", str(photo)])
-    curves = tmp_path / "photo.tsv"
-    assert f"{photo} already exists without the curves of {curves}; give another --output" in capsys.readouterr().err
+    said = f"{photo} already exists and is not a picture of seq2seq-attn draw curves; give another --output"
+    assert said in capsys.readouterr().err
     assert photo.read_bytes() == b"a photograph"
-    assert not curves.exists()
+    assert (curves.read_bytes() if curves.exists() else None) == before
 
 
 def test_points_written_are_drawn_with_a_later_run_and_give_way_to_one_of_their_name(tmp_path: Path) -> None:

@@ -239,12 +239,12 @@ def test_a_file_of_the_users_beside_the_page_is_not_overwritten(
     sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mine = tmp_path / "README.md"
-    mine.write_text("# My project\n")
+    mine.write_text("# Two houses compared\n")
     with pytest.raises(SystemExit, match="2"):
         script.main([str(sweep), "--output", str(tmp_path / "README.html"), "--resamples", "40"])
     assert f"{mine} would be written beside" in capsys.readouterr().err
     assert not (tmp_path / "README.html").exists()
-    assert mine.read_text() == "# My project\n"
+    assert mine.read_text() == "# Two houses compared\n"
     mine.unlink()
     for _ in range(2):
         script.main([str(sweep), "--output", str(tmp_path / "README.html"), "--resamples", "40"])
