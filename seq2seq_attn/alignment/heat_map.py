@@ -11,9 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
+from PIL import Image
 
 from seq2seq_attn.alignment.fonts import FONT, FONTS
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.files import replacing
 
 COLOURS = "magma_r"  # perceptually uniform, and darker is more in black and white too
 NOTHING = "0.88"  # the grey of a place that has no weights
@@ -89,6 +91,9 @@ def check_is_map(path_without_suffix: Path) -> None:
     try:
         with np.load(arrays, allow_pickle=False) as kept:
             is_ours = set(kept.files) == {"weights", "source_tokens", "target_tokens"}
+        if is_ours and picture.exists():
+            with Image.open(picture) as drawn:
+                is_ours = str(drawn.info.get("Software")).startswith("Matplotlib")
     except (OSError, ValueError, EOFError, BadZipFile):
         is_ours = False
     if not is_ours:
@@ -105,7 +110,8 @@ def save_attention_map(
 ) -> Path:
     """Write PATH.npz without pickle, and PATH.png; return the path of the picture.
 
-    The arrays, by which `check_is_map` knows a map, are first: an interrupt is likely to come during the drawing.
+    The arrays, by which `check_is_map` knows a map, are first, and half a picture is none: an interrupt is likely to
+    come during the drawing.
     """
     path = Path(path_without_suffix)
     if "=" in path.name:
@@ -121,7 +127,8 @@ def save_attention_map(
         source_tokens=np.array(source_tokens, dtype=np.str_),
         target_tokens=np.array(target_tokens, dtype=np.str_),
     )
-    figure.savefig(picture, dpi=120)
+    with replacing(picture) as stream:
+        figure.savefig(stream, format="png", dpi=120)
     return picture
 
 

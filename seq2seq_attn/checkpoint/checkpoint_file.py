@@ -241,7 +241,7 @@ def prepare_run_folder(run_dir: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         part_of(folder / LAST).touch()
-        for file in folder.glob("*.part"):
+        for file in folder.glob("*.ckpt.part"):
             file.unlink(missing_ok=True)
     except OSError as error:
         raise unwritable(folder, error) from error

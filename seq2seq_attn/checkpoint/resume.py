@@ -13,7 +13,7 @@ from omegaconf import DictConfig, OmegaConf
 from seq2seq_attn.checkpoint.checkpoint_file import is_checkpoint_of, read_latest
 from seq2seq_attn.checkpoint.load import find_checkpoint, read_checkpoint
 from seq2seq_attn.distributed.rank_overrides import is_first
-from seq2seq_attn.distributed.run_lock import check_is_new, check_records, is_folder_of_hydra
+from seq2seq_attn.distributed.run_lock import check_is_new
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.options import typed
 
@@ -48,11 +48,8 @@ def starting_point(composed: DictConfig, run_dir: Path) -> Resumed | None:
     """Read the checkpoint to resume from; None: the run starts anew.
 
     Raises:
-        UserError: if there is none where one was named, all are damaged, or another run or files of the user's own
-            are in the folder.
+        UserError: if there is none where one was named, all are damaged, or another run is in the folder.
     """
-    if is_first() and not is_folder_of_hydra(run_dir):
-        check_records(run_dir, "paths.run_dir")
     found: tuple[Path, Any] | None = None
     if composed.resume == "auto":
         found = read_latest(run_dir / "checkpoints")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import io
 import itertools
 import re
 from pathlib import Path
@@ -16,7 +17,8 @@ from matplotlib.figure import Figure
 
 from seq2seq_attn.comparison.read import curve_of, read_log
 from seq2seq_attn.errors import UserError, reports_user_errors
-from seq2seq_attn.files import check_beside
+from seq2seq_attn.files import check_beside, replacing
+from seq2seq_attn.text import printable
 
 Curve = list[tuple[int | float, float]]  # the number of updates, and the figure
 PICTURES = (".png", ".svg", ".pdf")
@@ -38,7 +40,6 @@ def main(arguments: list[str] | None = None) -> None:
     check_picture(options.output)
     check_beside(points, re.compile(r"\Arun\tupdates\t"), options.output)
     curves = read(options.runs, options.figure)
-    options.output.parent.mkdir(parents=True, exist_ok=True)
     draw(curves, options.figure, options.lowest, options.output)
     write(curves, options.figure, points)
     print(f"wrote {options.output} and {points}")
@@ -65,6 +66,8 @@ def read(given: list[str], figure: str) -> dict[str, Curve]:
     for text in given:
         name, position = ("", text) if Path(text).exists() or "=" not in text else text.split("=", 1)
         if position.endswith(".tsv"):
+            if name:
+                raise UserError(f"{text} names curves that have their names in {position}; give {position} alone")
             points |= read_points(Path(position), figure)
             continue
         if not Path(position).exists():
@@ -75,7 +78,7 @@ def read(given: list[str], figure: str) -> dict[str, Curve]:
             known = sorted({key for row in log for key in row} - {"epoch", "step"})
             way_out = f"--figure is one of {', '.join(known)}" if known else "give run folders of train.py"
             raise UserError(f"{position} has logged no {figure}; {way_out}")
-        name = name or Path(position).resolve().name
+        name = printable(name or Path(position).resolve().name)
         if name in runs:
             raise UserError(f"two runs are named {name}; name {position} yourself: NAME={position}")
         runs[name] = curve
@@ -98,12 +101,14 @@ def read_points(file: Path, figure: str) -> dict[str, Curve]:
 
 
 def write(curves: dict[str, Curve], figure: str, file: Path) -> None:
-    with file.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.writer(stream, delimiter="\t", lineterminator="\n")
-        writer.writerow(["run", "updates", figure])
-        writer.writerows(
-            [name, f"{updates:.0f}", f"{value:.7g}"] for name, curve in curves.items() for updates, value in curve
-        )
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter="\t", lineterminator="\n")
+    writer.writerow(["run", "updates", figure])
+    writer.writerows(
+        [name, f"{updates:.0f}", f"{value:.7g}"] for name, curve in curves.items() for updates, value in curve
+    )
+    with replacing(file) as stream:
+        stream.write(text.getvalue().encode())
 
 
 def draw(curves: dict[str, Curve], figure: str, lowest: float | None, file: Path) -> None:
@@ -120,4 +125,6 @@ def draw(curves: dict[str, Curve], figure: str, lowest: float | None, file: Path
     axes.grid(alpha=0.3)
     for text in axes.legend(lines, list(curves), frameon=False).get_texts():
         text.set_parse_math(False)
-    picture.savefig(file, dpi=150, metadata={"Software" if file.suffix == ".png" else "Creator": MADE_BY})
+    metadata = {"Software" if file.suffix == ".png" else "Creator": MADE_BY}
+    with replacing(file) as stream:
+        picture.savefig(stream, format=file.suffix.removeprefix("."), dpi=150, metadata=metadata)

@@ -48,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for column in ("test", "short third", "middle third", "long third", "unseen combinations"):
         table.add_column(column, justify="right")
     left_out: list[LeftOut] = []
-    first: tuple[Path, list[str]] | None = None
+    first: tuple[Path, tuple[list[str], list[list[str]]]] | None = None
     runs = find_runs(given.runs)
     common = os.path.commonpath([run.parent for run in runs]) if runs else ""
     for run in runs:
@@ -68,8 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         except UserError as error:
             left_out.append(LeftOut(str(run), str(error).partition(";")[0]))
             continue
-        first = first or (run, test.sources)
-        if test.sources != first[1]:
+        first = first or (run, (test.sources, test.references))
+        if (test.sources, test.references) != first[1]:
             left_out.append(LeftOut(str(run), f"its test set is not that of {first[0]}"))
             continue
         table.add_row(os.path.relpath(run, common), results.get("attention", run.name), name, *row)

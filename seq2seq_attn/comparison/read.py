@@ -19,6 +19,7 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.metric.language import with_language
 from seq2seq_attn.metric.names import main_metric
 from seq2seq_attn.metric.text_metric import TextMetric
+from seq2seq_attn.text import printable
 
 MARKERS = ("config.yaml", "results.json", "evaluation.json", ".hydra")  # a folder with any of them is a run
 LOG_CHARACTERS = 160
@@ -125,7 +126,7 @@ def named(runs: Sequence[Path], folders: Sequence[Path]) -> list[tuple[str, str,
     root = os.path.commonpath([folder.parent for folder in given])
 
     def name(run: Path) -> str:
-        return run.relative_to(root).as_posix()
+        return printable(run.relative_to(root).as_posix())
 
     def innermost(run: Path) -> Path:
         return max((folder for folder in given if run.is_relative_to(folder)), key=lambda folder: len(folder.parts))

@@ -162,6 +162,11 @@ def warnings(rows: Sequence[Row], by: str) -> list[str]:
     if options:
         where = "" if by == "folder" else "more than their attention: "
         notes.append(f"Rows differ in {where}{values_of(options, configs)}.")
+    if trained_on_other_sentences(runs):
+        notes.append(
+            "Runs with the same options of data were trained on different sentences, since files have changed between "
+            "them: their scores differ for that, too."
+        )
     for key, what in ORIGIN.items():
         if len({run.provenance.get(key) for run in runs}) > 1:
             notes.append(
@@ -171,6 +176,15 @@ def warnings(rows: Sequence[Row], by: str) -> list[str]:
     if any(run.memory_is_bound for run in runs):
         notes.append("≤: an upper bound, because the jobs of a sweep share one process and its peak memory.")
     return notes
+
+
+def trained_on_other_sentences(runs: Iterable[Run]) -> bool:
+    """Return whether runs whose options of data are the same have data of different fingerprints."""
+    fingerprints: dict[Any, set[Any]] = {}
+    for run in runs:
+        of_data = tuple(sorted(entry for entry in settings(run.config).items() if entry[0].startswith("data.")))
+        fingerprints.setdefault(of_data, set()).add(run.provenance.get("data_fingerprint"))
+    return any(len(found - {None}) > 1 for found in fingerprints.values())
 
 
 def values_of(options: Sequence[str], alternatives: Sequence[dict[str, str]]) -> str:

@@ -30,7 +30,7 @@ from seq2seq_attn.comparison.read import LeftOut, read_runs
 from seq2seq_attn.comparison.rows import Group, grouped
 from seq2seq_attn.comparison.table import check_table, write_table
 from seq2seq_attn.errors import UserError, reports_user_errors
-from seq2seq_attn.files import check_beside
+from seq2seq_attn.files import check_beside, replacing
 from seq2seq_attn.metric.confidence import FEWEST_RESAMPLES
 
 
@@ -89,12 +89,13 @@ def check_sentence(groups: Sequence[Figures], sentence: int) -> None:
 
 
 def write(groups: Sequence[Figures], left_out: Sequence[LeftOut], page: Path, sentence: int) -> None:
-    page.parent.mkdir(parents=True, exist_ok=True)
     with mpl.rc_context(STYLE), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph")  # missing in Matplotlib's font, but not in the browser's
-        page.write_text(html_page(groups, left_out, sentence), encoding="utf-8")
+        html = html_page(groups, left_out, sentence)
     table = page.with_suffix(".md")
-    table.write_text(markdown_page(groups, left_out, page.name), encoding="utf-8")
+    for file, text in ((page, html), (table, markdown_page(groups, left_out, page.name))):
+        with replacing(file) as stream:
+            stream.write(text.encode())
     rows, runs = sum(len(group.rows) for group in groups), sum(len(r.runs) for g in groups for r in g.rows)
     print(f"wrote {page} and {table}: {rows} rows of {runs} runs, {len(left_out)} left out")
     for name, reason in left_out:

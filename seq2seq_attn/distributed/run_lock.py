@@ -18,9 +18,11 @@ from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.distributed.rank_overrides import is_first
 from seq2seq_attn.errors import EXIT_CODE, UserError
+from seq2seq_attn.files import read_json
 
 LOCK = "run.lock"
-PROVENANCE, RECORDS = "provenance.json", ("config.yaml", "metrics.csv")
+PROVENANCE = "provenance.json"
+RECORDS = ("config.yaml", "metrics.csv", "results.json", PROVENANCE, "profile.txt", "not_finite.tsv", "mlflow_run_id")
 TRANSLATIONS = ("translations*.tsv", "translations*.hypotheses", "translations*.references")
 BEST, LAST, PREVIOUS = "best.ckpt", "last.ckpt", "previous.ckpt"  # previous: the one that last has replaced
 HELD: set[Path] = set()  # by this process
@@ -169,8 +171,6 @@ def check_holds_no_run(folder: Path, option: str) -> None:
 def check_records(folder: Path, option: str) -> None:
     """Refuse to replace a file of the user's own that has the name of a record or of translations of a run.
 
-    A run writes provenance.json first.
-
     Args:
         option: that names the folder.
 
@@ -179,11 +179,16 @@ def check_records(folder: Path, option: str) -> None:
     """
     own = [folder / name for name in RECORDS if os.path.lexists(folder / name)]
     own += sorted(path for pattern in TRANSLATIONS for path in folder.glob(pattern))
-    if own and not (folder / PROVENANCE).exists() and not holds_run(folder):
+    if own and not is_of_run(folder):
         raise UserError(
-            f"{own[0]} was not written by a run, since there is no {PROVENANCE} beside it, and this run would replace "
-            f"it; give another {option}, or rename the file"
+            f"{own[0]} was not written by a run, since the folder has no {PROVENANCE} of a run, and this run would "
+            f"replace it; give another {option}, or rename the file"
         )
+
+
+def is_of_run(folder: Path) -> bool:
+    """Return whether a training has begun in a folder: it writes provenance.json first."""
+    return {"command", "versions"} <= read_json(folder / PROVENANCE).keys() or bool(checkpoints_in(folder))
 
 
 def is_folder_of_hydra(folder: Path) -> bool:
@@ -197,9 +202,14 @@ def is_folder_of_hydra(folder: Path) -> bool:
 
 def holds_run(folder: Path) -> bool:
     """Return whether a folder has results or checkpoints of a training."""
+    return os.path.lexists(folder / "results.json") or bool(checkpoints_in(folder))
+
+
+def checkpoints_in(folder: Path) -> list[Path]:
+    """Return the checkpoints of a run folder, and links in their place."""
     checkpoints = folder / "checkpoints"
-    files = [folder / "results.json", *(checkpoints / name for name in (BEST, LAST, PREVIOUS))]
-    return any(file.exists() or file.is_symlink() for file in (*files, *checkpoints.glob("*step=*.ckpt")))
+    named = [file for name in (BEST, LAST, PREVIOUS) if os.path.lexists(file := checkpoints / name)]
+    return [*named, *checkpoints.glob("*step=*.ckpt")]
 
 
 def remove_unused(folders: list[Path], known: set[Path]) -> None:

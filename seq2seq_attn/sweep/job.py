@@ -103,6 +103,11 @@ class Job:
             )
 
 
+def holds_sweep(folder: Path) -> bool:
+    """Return whether a job of a sweep has begun in a folder."""
+    return any(folder.glob(f"*/{RECORD}"))
+
+
 def definition(overrides: Sequence[str]) -> set[str]:
     """Return what a job computes: the last override of each key, without `resume` and Hydra's own."""
     last = {override.partition("=")[0]: override for override in overrides}

@@ -14,12 +14,12 @@ from omegaconf import DictConfig
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import read_json
 from seq2seq_attn.logger.csv_logger import read_rows
-from seq2seq_attn.sweep.job import RECORD, Job
+from seq2seq_attn.sweep.job import RECORD, Job, holds_sweep
 from seq2seq_attn.sweep.sweep import Sweep, values_of
 from seq2seq_attn.training.monitor import check_figure, validation_figures
 
 SETTINGS = ("n_jobs", "n_startup_trials", "seed")  # by which the same trials are drawn
-STUDY_RECORD = "study.json"
+STUDY_RECORD, BEST = "study.json", "best.json"
 DATABASE = ("study.db", "study.db-journal", "study.db-wal", "study.db-shm")
 
 
@@ -50,7 +50,7 @@ class Study:
                 "sweep=optuna has nothing to search; give hydra.sweeper.params, or a range such as "
                 "'model.encoder.dropout=interval(0.0,0.5)'"
             )
-        self._check_database(sweep.folder)
+        self._check_files(sweep.folder)
         self._check_settings(sweep.folder)
         self._check_first(sweep, space)
         better = self._better(sweep.composed)
@@ -76,15 +76,15 @@ class Study:
             self._report(study, sweep.folder, complete)
         sweep.end(repeats_failed=False)
 
-    def _check_database(self, folder: Path) -> None:
-        """Refuse to replace a database in a folder without a record of a study or of a job.
+    def _check_files(self, folder: Path) -> None:
+        """Refuse to replace the files of a study in a folder without a record of one or of a job.
 
         Raises:
             UserError: if there is one.
         """
-        there = [name for name in DATABASE if (folder / name).exists()]
+        there = [name for name in (*DATABASE, STUDY_RECORD, BEST) if (folder / name).exists()]
         of_study = set(SETTINGS) <= set(read_json(folder / STUDY_RECORD))
-        if there and not of_study and not (folder / "0" / RECORD).exists():
+        if there and not of_study and not holds_sweep(folder):
             raise UserError(
                 f"{folder / there[0]} was not written by a study of this program, and this study would replace it; "
                 "give another hydra.sweep.dir"
@@ -173,7 +173,7 @@ class Study:
         best, metric = study.best_trial, self.optimized_metric
         params = {key: shown(value) for key, value in best.params.items()}
         entries = {"job": best.number, metric: best.value, "params": params, "complete": complete}
-        (folder / "best.json").write_text(json.dumps(entries, indent=2) + "\n", "utf-8")
+        (folder / BEST).write_text(json.dumps(entries, indent=2) + "\n", "utf-8")
         values = " ".join(f"{key}={value}" for key, value in params.items())
         print(f"Best of {complete}: job {best.number}, {metric} {best.value:.2f} with {values}", flush=True)
 

@@ -19,12 +19,13 @@ from omegaconf import DictConfig, OmegaConf
 from seq2seq_attn.distributed.run_lock import UNTIL_EXIT, is_locked, only_process_in
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.paths import check_file_names, own_folders
-from seq2seq_attn.sweep.job import COMPLETE, FAILED, RECORD, RUNNING, WAITING, Job
+from seq2seq_attn.sweep.job import COMPLETE, FAILED, RECORD, RUNNING, WAITING, Job, holds_sweep
 from seq2seq_attn.sweep.job_task import JobTask
 from seq2seq_attn.sweep.stopping import stopping_jobs
 from seq2seq_attn.text import plain_console
 
 POLL_SECONDS = 0.5
+COMMAND = "multirun.yaml"
 UNREAD = ("hydra.run.dir", "hydra.sweep.subdir")  # by a sweep
 LEAST = {"max_batch_size": 1, "n_trials": 1, "n_jobs": 1, "n_startup_trials": 0, "seed": 0}
 
@@ -91,11 +92,16 @@ class Sweep:
         """Make the sweep's folder, and hold its lock until the command ends; refused overrides leave no folder.
 
         Raises:
-            UserError: if another sweep is at work there.
+            UserError: if another sweep is at work there, or a file of the user's own would be replaced.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         UNTIL_EXIT.enter_context(only_process_in(self.folder))
-        OmegaConf.save(self.config, self.folder / "multirun.yaml")
+        if (self.folder / COMMAND).exists() and not holds_sweep(self.folder):
+            raise UserError(
+                f"{self.folder / COMMAND} was not written by a sweep, since no job is beside it, and this sweep would "
+                "replace it; give another hydra.sweep.dir, or rename the file"
+            )
+        OmegaConf.save(self.config, self.folder / COMMAND)
 
     def job(self, number: int, overrides: Sequence[str]) -> Job:
         """Compose a job, which finds a mistake in its overrides.

@@ -11,8 +11,10 @@ from pytorch_lightning.plugins.precision import DoublePrecision
 from seq2seq_attn.checkpoint.best import load_best
 from seq2seq_attn.checkpoint.checkpoint_file import is_latest_of, prepare_run_folder
 from seq2seq_attn.checkpoint.resume import results_of_complete, starting_point
+from seq2seq_attn.distributed.rank_overrides import is_first
 from seq2seq_attn.distributed.ranks import ending_together
 from seq2seq_attn.distributed.run_folder import announce
+from seq2seq_attn.distributed.run_lock import check_records, is_folder_of_hydra
 from seq2seq_attn.distributed.sweep_job import sweep_job
 from seq2seq_attn.options import FIRST, TRAIN, check_options
 from seq2seq_attn.training.build import build, build_trainer, start_loggers
@@ -36,6 +38,8 @@ def train(composed: DictConfig) -> dict[str, Any]:
     check_options(composed, TRAIN)
     check_config(composed)
     with run_environment(composed) as run_dir:
+        if is_first() and not is_folder_of_hydra(run_dir):
+            check_records(run_dir, "paths.run_dir")
         complete = results_of_complete(composed, run_dir)
         if complete is not None:
             announce(str(run_dir))

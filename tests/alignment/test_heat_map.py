@@ -3,10 +3,12 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pytest
 from matplotlib.figure import Figure
+from PIL import Image
 
 from seq2seq_attn.alignment.heat_map import check_is_map, draw_attention, readable, save_attention_map
 from seq2seq_attn.errors import UserError
@@ -133,14 +135,19 @@ def test_files_that_are_no_map_are_not_replaced(there: str, tmp_path: Path) -> N
     with pytest.raises(UserError, match=rf"{there} already exists and is not an attention map; give another path"):
         check_is_map(tmp_path / "map")
     (tmp_path / there).unlink()
+    save_attention_map(tmp_path / "map", some_weights(5, 5), SOURCE[:5], TARGET[:5])
+    Image.new("RGB", (3, 5)).save(tmp_path / "map.png")
+    with pytest.raises(UserError, match=r"map.png already exists"):
+        check_is_map(tmp_path / "map")
+    (tmp_path / "map.png").unlink()
     np.savez(tmp_path / "map.npz", mine=np.zeros(3))
     with pytest.raises(UserError, match=r"map.npz already exists"):
         check_is_map(tmp_path / "map")
 
 
 def test_a_map_whose_drawing_was_interrupted_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(figure: Figure, picture: Path, **_: object) -> None:
-        picture.write_bytes(b"half a pict")
+    def interrupted(figure: Figure, picture: BinaryIO, **_: object) -> None:
+        picture.write(b"half a pict")
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Figure, "savefig", interrupted)

@@ -151,10 +151,11 @@ def test_the_start_sweeps_what_a_killed_run_left_and_nothing_of_the_users(tmp_pa
     save(folder, 3, name="best.ckpt")
     for file in (folder / "last.ckpt.part", tmp_path / "results.json"):
         file.write_text("stale")
-    for file in (folder / "broken.ckpt", folder / "notes.txt"):
-        file.write_text("mine")
+    mine = {"broken.ckpt", "notes.txt", "corpus.tar.part"}
+    for name in mine:
+        (folder / name).write_text("mine")
     prepare_run_folder(tmp_path)
-    assert names(folder) == {"broken.ckpt", "notes.txt", "best.ckpt"} | NAMES
+    assert names(folder) == mine | {"best.ckpt"} | NAMES
     assert names(tmp_path) == {"checkpoints", "results.json"}
     forget_results(tmp_path)
     assert names(tmp_path) == {"checkpoints"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,21 @@ def test_points_written_are_drawn_with_a_later_run_and_give_way_to_one_of_their_
     again = written(tmp_path / "again", (6, 7.0))
     curves = script.read([str(points), str(again)], "val/bleu")
     assert curves == {"old": [(3, 1.5)], "again": [(7, 7.0)]}
+
+
+def test_curves_with_names_of_their_own_take_no_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    points = tmp_path / "points.tsv"
+    points.write_text("run\tupdates\tval/bleu\nold\t3\t1.5\n", encoding="utf-8")
+    with pytest.raises(SystemExit, match="2"):
+        script.main([f"new={points}", "--output", str(tmp_path / "x.png")])
+    said = f"new={points} names curves that have their names in {points}; give {points} alone"
+    assert said in capsys.readouterr().err
+
+
+def test_a_folder_whose_name_is_not_utf_8_is_drawn(tmp_path: Path) -> None:
+    run = written(tmp_path / os.fsdecode(b"lat\xe9"), (6, 7.0))
+    script.main([str(run), "--output", str(tmp_path / "x.png")])
+    assert "lat\ufffd\t7\t7\n" in (tmp_path / "x.tsv").read_text("utf-8")
 
 
 def test_a_folder_with_an_equals_sign_is_no_name(tmp_path: Path) -> None:

@@ -102,12 +102,14 @@ def test_a_run_without_translations_is_left_out_alone(tmp_path: Path, capsys: py
     assert said.err.startswith(f"left out: {other}: {other / 'translations.tsv'} cannot be read")
 
 
+@pytest.mark.parametrize("source", ["a b", None])
 def test_rows_name_their_runs_and_another_test_set_is_left_out(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    source: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for folder in ("here/a", "here/b", "there/a"):
         write_run(tmp_path / folder, "sparse", spoilt(4))
-    say(tmp_path / "there" / "a", ("a b", "une phrase de six mots ici", "une phrase de six mots ici"))
+    other = "une phrase de six mots ici"
+    say(tmp_path / "there" / "a", *([(source, other, other)] if source else [(text, other, other) for text in SOURCES]))
     script.main([str(tmp_path)])
     said = capsys.readouterr()
     assert [line.split("│")[1].strip() for line in said.out.splitlines() if "sparse" in line] == ["here/a", "here/b"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from base64 import b64encode
 from hashlib import sha256
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from comparison.made_runs import METRIC, runs_of, spoilt, write_log, write_map, write_run, write_sweep
+from comparison.made_runs import METRIC, only_group, runs_of, spoilt, write_log, write_map, write_run, write_sweep
 from configs import CONF, options
 from hydra import compose, initialize_config_dir
 from markdown_it import MarkdownIt
@@ -227,6 +228,33 @@ def test_a_sentence_without_maps_is_refused(sweep: Path, tmp_path: Path, capsys:
             script.main([*typed, number])
         assert f"no run has maps of --sentence {number}; choose from: 0, 1, 11" in capsys.readouterr().err
     script.main([*typed, "11"])
+
+
+def test_a_run_whose_folder_is_not_utf_8_is_compared(tmp_path: Path) -> None:
+    for name in (b"lat\xe9", b"ok"):
+        write_run(tmp_path / "runs" / os.fsdecode(name), name.decode(errors="replace"), spoilt(4))
+    (tmp_path / "runs" / os.fsdecode(b"no\xe9") / ".hydra").mkdir(parents=True)
+    script.main([str(tmp_path / "runs"), "--output", str(tmp_path / "page.html"), "--resamples", "40"])
+    text = (tmp_path / "page.html").read_text("utf-8")
+    assert ("runs/lat\ufffd" in text, "runs/no\ufffd" in text) == (True, True)
+
+
+def test_runs_on_changed_files_are_told_from_those_on_other_data(tmp_path: Path) -> None:
+    def run(seed: int, train: str, fingerprint: str | None) -> None:
+        folder = write_run(tmp_path / f"{seed}", "sparse", spoilt(4), seed=seed, options={"data": {"train": train}})
+        origin = {} if fingerprint is None else {"data_fingerprint": fingerprint}
+        (folder / "provenance.json").write_text(json.dumps(origin), encoding="utf-8")
+
+    def told() -> bool:
+        return any("trained on different sentences" in note for note in only_group(tmp_path).notes)
+
+    run(1, "a.tsv", "a")
+    run(2, "a.tsv", "a")
+    run(3, "a.tsv", None)
+    run(4, "b.tsv", "b")
+    assert not told()
+    run(5, "a.tsv", "c")
+    assert told()
 
 
 def test_a_page_that_its_table_would_overwrite_is_refused(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:

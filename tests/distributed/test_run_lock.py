@@ -19,7 +19,15 @@ from omegaconf import DictConfig
 from small_run import run_here
 
 from seq2seq_attn.distributed import run_lock
-from seq2seq_attn.distributed.run_lock import LOCK, check_folder, check_log, is_locked, only_process_in, remove_unused
+from seq2seq_attn.distributed.run_lock import (
+    LOCK,
+    RECORDS,
+    check_folder,
+    check_log,
+    is_locked,
+    only_process_in,
+    remove_unused,
+)
 from seq2seq_attn.errors import UserError
 
 
@@ -113,21 +121,22 @@ def test_links_to_nothing_are_a_run_too_and_a_link_in_a_run_is_of_it(tmp_path: P
 
 
 @pytest.mark.parametrize("resume", [None, "auto"])
-@pytest.mark.parametrize("name", ["config.yaml", "metrics.csv", "translations.tsv", "translations_web.references"])
+@pytest.mark.parametrize("name", [*RECORDS, "translations.tsv", "translations_web.references"])
 def test_a_file_of_the_users_own_is_not_replaced_by_a_run(name: str, resume: str | None, tmp_path: Path) -> None:
     def asked(**options: str | None) -> None:
         check_folder(DictConfig({"resume": resume, "ckpt_path": None} | options), tmp_path)
 
     asked()
-    (tmp_path / name).write_text("mine")
-    with pytest.raises(
-        UserError, match=f"^{tmp_path / name} was not written by a run, since there is no provenance.json beside"
-    ):
+    (tmp_path / name).write_text('{"bleu": 31.2}')
+    with pytest.raises(UserError, match=f"^{tmp_path / name} was not written by a run, since the folder has no prov"):
         asked()
-    check_folder(DictConfig({}), tmp_path)  # of evaluate.py, which checks what it writes
-    (tmp_path / "provenance.json").touch()  # a run that was killed before its first checkpoint
-    asked()
+    if name != "results.json":
+        check_folder(DictConfig({}), tmp_path)  # of evaluate.py, which checks what it writes
+    before = (tmp_path / name).read_bytes()
+    (tmp_path / "provenance.json").write_text('{"command": [], "versions": {}}')  # a run killed before its checkpoint
+    asked(resume="auto")
     (tmp_path / "provenance.json").unlink()
+    (tmp_path / name).write_bytes(before)
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "last.ckpt").touch()
     asked(resume="auto")

@@ -178,18 +178,19 @@ def test_a_study_that_is_refused_changes_nothing_of_the_one_that_is_there(folder
     assert (folder / "sweep" / "study.db.backup").read_text() == "mine"
 
 
-def test_a_database_of_something_else_is_not_replaced(folder: Path) -> None:
-    database = folder / "sweep" / "study.db"
-    database.parent.mkdir()
-    database.write_text("mine")
+@pytest.mark.parametrize("name", ["study.db", "study.json", "best.json"])
+def test_a_file_of_something_else_is_not_replaced(name: str, folder: Path) -> None:
+    mine = folder / "sweep" / name
+    mine.parent.mkdir()
+    mine.write_text('{"study": "mine"}')
     code, _, error = swept(folder, *STUDY, "hydra.sweeper.n_trials=1", "resume=auto")
     assert code == 2
     assert error[-1] == (
-        "sweep/study.db was not written by a study of this program, and this study would replace it; "
+        f"sweep/{name} was not written by a study of this program, and this study would replace it; "
         "give another hydra.sweep.dir"
     )
-    assert [file.name for file in database.parent.iterdir()] == ["study.db"]
-    assert database.read_text() == "mine"
+    assert [file.name for file in mine.parent.iterdir()] == [name]
+    assert mine.read_text() == '{"study": "mine"}'
 
 
 def test_choices_are_run_as_they_are_written(folder: Path) -> None:

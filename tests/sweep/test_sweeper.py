@@ -357,6 +357,19 @@ def test_what_no_job_has_written_is_left_as_it_is(folder: Path, more: tuple[str,
     assert swept(folder, "seed=1,2", *more)[0] == 0
 
 
+def test_a_command_of_something_else_is_not_replaced(folder: Path) -> None:
+    mine = folder / "sweep" / "multirun.yaml"
+    mine.parent.mkdir()
+    mine.write_text("my: own")
+    code, _, error = swept(folder, "seed=1,2")
+    assert code == 2
+    assert error[-1].startswith("sweep/multirun.yaml was not written by a sweep, since no job is beside it, and this")
+    assert mine.read_text() == "my: own"
+    (folder / "sweep" / "1").mkdir()  # a sweep from which a job was deleted, to be run again
+    (folder / "sweep" / "1" / "job.json").write_text('{"overrides": ["seed=2"]}')
+    assert swept(folder, "seed=1,2", "resume=auto")[0] == 0
+
+
 @pytest.mark.slow
 def test_a_shuffled_sweep_has_the_same_order_when_it_is_repeated(folder: Path) -> None:
     overrides = ("seed=shuffle(1,2,3,4,5,6)", "resume=auto")
