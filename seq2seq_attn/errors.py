@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar, final
 from seq2seq_attn.text import printable
 
 EXIT_CODE = 2  # of a user error; others are what a shell reports
-UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 # what Python says of a constructor
 LACKING = re.compile(r"(\w+)\.__init__\(\) missing \d+ required (?:keyword-only|positional) arguments?: (.*)")
 Given = ParamSpec("Given")

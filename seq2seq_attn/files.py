@@ -49,8 +49,10 @@ def replacing(file: Path) -> Iterator[BinaryIO]:
             stream.flush()
             os.fsync(stream.fileno())  # or a file of the right name could be empty after a power failure
         os.replace(temporary, file)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.errno in UNWRITABLE and error.filename is None:
+            error.filename = str(file)  # for the sentence
         raise
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import re
 import runpy
 import sys
 from pathlib import Path
@@ -14,6 +17,7 @@ from hydra.utils import instantiate
 from seq2seq_attn.cli import command
 from seq2seq_attn.cli.command import SUBCOMMANDS
 from seq2seq_attn.errors import UserError, reports_user_errors, sentence_of
+from seq2seq_attn.files import replacing
 
 # What is typed behind each script; PLACE is what is not there, or nothing of its kind, and NEW a file to write.
 TYPED = {
@@ -154,3 +158,20 @@ def test_a_class_that_lacks_an_option_of_its_file_is_named() -> None:
     with pytest.raises(InstantiationException) as raised:
         instantiate({"_target_": LOCAL, "k": [], "length_ratio": 1.0})
     assert sentence_of(raised.value) is None  # a bug
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG])
+def test_a_file_for_which_the_disk_has_no_room_is_named_and_stays_as_it_was(number: int, tmp_path: Path) -> None:
+    file = tmp_path / "evaluation.json"
+    file.write_text("before")
+
+    def written() -> None:
+        with replacing(file) as stream:
+            stream.write(b"half of it")
+            raise OSError(number, os.strerror(number))
+
+    with pytest.raises(OSError, match=re.escape(os.strerror(number))) as caught:
+        written()
+    said = f"{file} cannot be written ({os.strerror(number)}); make room or make it writable, or give another path"
+    assert str(sentence_of(caught.value)).startswith(said)
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("evaluation.json", "before")]
