@@ -28,7 +28,8 @@ def choose_search(wanted: WantedSearch, default: dict[str, Any]) -> Search:
 
     Args:
         wanted: a search; the name of a file in `conf/search`, such as `beam`; options, such as
-            `{"name": "beam", "beam_size": 5}`, which without a name change the default; None: the default.
+            `{"name": "beam", "beam_size": 5}`, which without a name change the default; None: the default. A part
+            with a `_target_`, such as a length penalty, replaces that of the search.
         default: the configuration of the run's search.
 
     Raises:
@@ -57,6 +58,8 @@ def complete(options: dict[str, Any], default: dict[str, Any]) -> Any:
     base = OmegaConf.create(default) if name is None else compose_search(name)
     OmegaConf.set_struct(base, True)
     try:
+        for part in [key for key, value in options.items() if isinstance(value, Mapping) and "_target_" in value]:
+            base[part] = options.pop(part)
         return OmegaConf.to_container(OmegaConf.merge(base, options), resolve=True)
     except OmegaConfBaseException as error:
         known = ", ".join(str(key) for key in base if key != "_target_")

@@ -69,6 +69,9 @@ class MappedSearch(NamedTuple):
 class CTranslate2Engine(Engine):
     """An exported model; in float32, translations are those of our own search but for near-ties.
 
+    Beams of a model whose targets had unknown tokens are another exception: CTranslate2 ranks them as if there were
+    none. Log-probabilities are always those of the model.
+
     Args:
         paths: one folder that `seq2seq-attn export ctranslate2` wrote.
         num_threads: of the CPU; None: CTranslate2's own choice.
@@ -99,6 +102,7 @@ class CTranslate2Engine(Engine):
         self.tokenizer, self.config, self.max_length = read_exported(folder, trust)
         banned = self.tokenizer.target_tokens(list(TargetVocabulary.of(self.tokenizer).banned_ids))
         self._suppressed = [[token] for token in banned]
+        self._has_unknown = self.tokenizer.target_model_type == "word"  # tokens in its targets
         tokens = self.tokenizer.target_tokens(list(range(self.tokenizer.target_vocab_size)))
         self._ids = {token: i for i, token in enumerate(tokens)}
         try:
@@ -158,10 +162,10 @@ class CTranslate2Engine(Engine):
         """Score again what CTranslate2 scores differently.
 
         These are translations that are cut at their longest length, whose end token it leaves out, and those with a
-        least length, since it removes the end token before its softmax.
+        least length or by a model of words, since it removes the end token and unknown ones before its softmax.
         """
-        forced = mapped.options["min_decoding_length"] > 0
-        wrong = [one for one in hypotheses if forced or len(one.token_ids) == most]
+        removed = self._has_unknown or mapped.options["min_decoding_length"] > 0
+        wrong = [one for one in hypotheses if removed or len(one.token_ids) == most]
         if not wrong:
             return hypotheses
         scored = [one for one in hypotheses if one not in wrong]
@@ -248,8 +252,8 @@ def map_search(search: Search) -> MappedSearch:
     """Map greedy search, or a beam whose hypotheses CTranslate2 finds alike and our length penalty ranks.
 
     CTranslate2 removes forbidden tokens before its softmax, our beam after: the scores differ by the probability of
-    forbidden tokens, which is next to none. (The end token, which a least length forbids, is another matter: see
-    `CTranslate2Engine._scored_as_ours`.)
+    forbidden tokens, which is next to none. (The end token, which a least length forbids, and the unknown token of a
+    model of words are another matter: see `CTranslate2Engine._scored_as_ours`.)
 
     Raises:
         UserError: for a search or an option that CTranslate2 lacks or understands otherwise.

@@ -15,6 +15,7 @@ from hydra.core.global_hydra import GlobalHydra
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.choose_search import choose_search, composed_search
 from seq2seq_attn.search.beam import BeamSearch
+from seq2seq_attn.search.length_penalty.mean import MeanPenalty
 
 DEFAULT: dict[str, Any] = {}
 
@@ -59,3 +60,13 @@ def test_a_whole_search_may_have_built_parts() -> None:
     parts = {name: built(config[name]) for name in ("length_penalty", "limits")}
     options = {name: value for name, value in config.items() if name not in parts}
     assert isinstance(choose_search(options | parts, DEFAULT), BeamSearch)
+
+
+def test_a_described_part_replaces_that_of_the_search() -> None:
+    penalty = {"_target_": "seq2seq_attn.search.length_penalty.mean.MeanPenalty", "power": 0.5}
+    search = choose_search({"name": "beam", "length_penalty": penalty, "beam_size": 3}, DEFAULT)
+    assert isinstance(search, BeamSearch)
+    assert isinstance(search.length_penalty, MeanPenalty)
+    assert (search.length_penalty.power, search.beam_size) == (0.5, 3)
+    with pytest.raises(UserError, match=r"^search.length_penalty.beta is no option of "):
+        choose_search({"name": "beam", "length_penalty": penalty | {"beta": 1.0}}, DEFAULT)

@@ -190,8 +190,11 @@ def test_no_banned_token_is_said(ctranslate2: ModuleType, tmp_path: Path) -> Non
         loaded.model.output.bias[[tokenizer.pad_id, tokenizer.unk_id, tokenizer.bos_id]] += 100.0
     export_ctranslate2.export(loaded, tmp_path / "export")
     found = engine_of(str(tmp_path / "export"))(tokenizer.encode_source(sentences()), search)
-    assert [one.token_ids for one, *_ in found] == [one.token_ids for one, *_ in decoded(loaded, search, sentences())]
+    expected = decoded(loaded, search, sentences())
+    assert [one.token_ids for one, *_ in found] == [one.token_ids for one, *_ in expected]
     assert min(min(one.token_ids) for one, *_ in found if one.token_ids) > tokenizer.eos_id
+    for (ours, *_), (theirs, *_) in zip(expected, found, strict=True):  # the unknown token takes the probability
+        assert (ours.log_prob < -90, theirs.log_prob) == (True, pytest.approx(ours.log_prob, rel=1e-4))
 
 
 def test_nothing_is_translated_to_nothing(engine: CTranslate2Engine) -> None:
