@@ -51,8 +51,10 @@ def replacing(file: Path) -> Iterator[BinaryIO]:
         os.replace(temporary, file)
     except BaseException as error:
         temporary.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.errno in UNWRITABLE and error.filename is None:
-            error.filename = str(file)  # for the sentence
+        if isinstance(error, OSError):
+            is_of_file = error.filename is None and error.errno in UNWRITABLE
+            if is_of_file or str(error.filename) == str(temporary):
+                error.filename = str(file)  # for the sentence
         raise
 
 

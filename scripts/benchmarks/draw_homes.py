@@ -31,7 +31,7 @@ def plot(tables: Sequence[Table], file: Path) -> None:
         axes.set_ylabel("validation BLEU", fontsize=8)
         axes.tick_params(labelsize=7)
         handles, labels = axes.get_legend_handles_labels()
-        axes.legend(handles[::-1], labels[::-1], fontsize=7, loc="lower right")
+        axes.legend(handles[::-1], labels[::-1], fontsize=7, loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
     figure.savefig(file, dpi=110)
 
 
@@ -39,7 +39,8 @@ def draw_maps(table: Table, measures: Sequence[dict[str, Any]], file: Path) -> b
     """Draw the maps of the home's first seeds, the usual attention first; return whether there are any."""
     maps = {row["preset"]: row["map"] for row in measures if row["home"] == table.name and row.get("map") is not None}
     home = HOMES[table.name]
-    order = [home.usual, *(row.preset for row in table.rows[:BEST]), *home.own, *home.first]
+    every = [row.preset for row in table.rows]
+    order = [home.usual, *every[:BEST], *home.own, *home.first, *every]
     names = [name for name in dict.fromkeys(order) if name in maps][:NAMED]
     if not names:
         return False

@@ -318,8 +318,8 @@ def test_restored_rows_make_the_same_page_without_the_runs_and_are_neither_run_n
     weights = [[0.0, 0.25, 0.75], [1.0, 0.0, 0.0]]
     drawn = {"rows": ["▁Un", "</s>"], "columns": ["▁A", "▁dog", "</s>"], "weights": weights}
     measures = [{"home": "rnn", "preset": preset, "seed": 1, "aer": 41.5} for preset in ("none", "bahdanau", "hard")]
-    measures[1] |= {"map": drawn, "processor": "a processor"}
-    measures[0] |= {"map": None}
+    measures[1] |= {"map": drawn, "processor": "a processor", "tokens_per_second": 9.0}
+    measures[0] |= {"map": None, "processor": "one that measured no speed"}
     home_runs.write_rows(tmp_path / "runs" / home_runs.MEASURES, measures)
     command = ["page", "--output", str(page), "--home", "rnn", "--resamples", "200"]
     script.main([*command, "--runs", str(tmp_path / "runs")])
