@@ -126,18 +126,28 @@ def sha256(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def check_beside(file: Path, written: re.Pattern[str], output: Path) -> None:
+def check_is_ours(file: Path, mark: str, what: str) -> None:
+    """Refuse to replace the file that --output names unless it holds the mark of what this program writes there.
+
+    Raises:
+        UserError: if it is there and is not `what`.
+    """
+    if os.path.lexists(file) and not (file.is_file() and mark.encode() in file.read_bytes()):
+        raise UserError(f"{file} already exists and is not {what}; give another --output")
+
+
+def check_beside(file: Path, mark: re.Pattern[str], output: Path) -> None:
     """Refuse to write a file that is named after the one that was asked for and is there, but not of this program.
 
     Args:
-        written: found in the first mebibyte of all that the program writes there.
+        mark: matches in the first mebibyte of what the program writes there.
         output: what was asked for.
 
     Raises:
-        UserError: if it is not found in the file.
+        UserError: if it does not match in the file.
     """
     if file.exists():
         with file.open("rb") as stream:
             text = stream.read(1 << 20).decode(errors="replace")
-        if not written.search(text):
+        if not mark.search(text):
             raise UserError(f"{file} would be written beside {output} and holds something else; give another --output")

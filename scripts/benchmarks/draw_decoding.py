@@ -35,8 +35,9 @@ heads, feed-forward width {ff_dim}, {tokens:,} tokens. Float32, {threads} thread
 Each program is a process of its own, since torch and CTranslate2 slow each other down in one. They take turns, whose
 number is in the tables. No turn is left out as a warm-up, so a single turn includes what only the first one takes. The
 speed of a shared machine changes from second to second, and a fastest turn may be a lucky one; the tables are therefore
-sorted by the median. The beam has {size} hypotheses and Wu's length penalty with alpha {alpha}, and ends with {size}
-finished hypotheses (`search.patience=1.0`).
+sorted by the median of the seconds. The first ratio is the median of the ratios to ours in the same turn, which may
+differ from the ratio of two medians. The beam has {size} hypotheses and Wu's length penalty with alpha {alpha}, and
+ends with {size} finished hypotheses (`search.patience=1.0`).
 
 - Ours and the plain loop use batches of {batch} sentences sorted by length, as in `translate.py`. A process for each
   thread is `num_processes={threads}`; the start of the processes is not counted. CTranslate2 forms its own batches of
@@ -107,7 +108,7 @@ def arguments(results: dict[str, Any]) -> str:
 
 
 def table(title: str, ways: dict[str, Any], sentences: int) -> str:
-    """Return the table of a search, the fastest median first; the usual ratio is that of the turns, one by one."""
+    """Return the table of a search, the fastest median first; the first ratio is the median of those of each turn."""
     lines = [
         f"| {title} | turns | seconds, ours = 1: median of the turns | fastest turn | sentences/s: median | fastest | "
         "same as ours | BLEU |",

@@ -121,7 +121,8 @@ UNSORTED = (
 )
 CLOCK = (
     "Minutes are counted from the start of the command; all get the tokenizer ready-made. With {validated} they "
-    "include the validations."
+    "include the validations. Programs validate at different intervals, so a score within some minutes is interpolated "
+    "between two validations."
 )
 CLOCK_OF_OPENNMT = (
     "OpenNMT-py saves its weights while it trains; each checkpoint translates the validation set afterwards, and that "
@@ -295,10 +296,10 @@ def figures(programs: dict[str, Any]) -> str:
 
 
 def best(curves: list[list[dict[str, float]]], minutes: float) -> list[float]:
-    """Return the best BLEU of each curve until then, when it is interpolated between two validations.
+    """Return the best BLEU of each curve up to that time, at which it is interpolated between two validations.
 
-    Programs validate at different intervals: without it, the last score of one could be three minutes older than that
-    of another. A curve that has no score until then is left out.
+    Programs validate at different intervals, so the last score of one may be minutes older than that of another. A
+    curve that has no score by then is left out.
     """
     scores = []
     for curve in curves:

@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 from seq2seq_attn.comparison.read import curve_of, read_log
 from seq2seq_attn.errors import UserError, reports_user_errors
-from seq2seq_attn.files import check_beside, replacing
+from seq2seq_attn.files import check_beside, check_is_ours, replacing
 from seq2seq_attn.text import printable
 
 Curve = list[tuple[int | float, float]]  # the number of updates, and the figure
@@ -37,22 +37,12 @@ def main(arguments: list[str] | None = None) -> None:
     if options.output.suffix not in PICTURES:
         raise UserError(f"{options.output} does not name a picture; end it in one of {', '.join(PICTURES)}")
     points = options.output.with_suffix(".tsv")
-    check_picture(options.output)
+    check_is_ours(options.output, MADE_BY, f"a picture of {MADE_BY}")
     check_beside(points, re.compile(r"\Arun\tupdates\t"), options.output)
     curves = read(options.runs, options.figure)
     draw(curves, options.figure, options.lowest, options.output)
     write(curves, options.figure, points)
     print(f"wrote {options.output} and {points}")
-
-
-def check_picture(picture: Path) -> None:
-    """Refuse to replace a picture that this command has not drawn.
-
-    Raises:
-        UserError: if the file is there and was not drawn by it.
-    """
-    if picture.exists() and not (picture.is_file() and MADE_BY.encode() in picture.read_bytes()):
-        raise UserError(f"{picture} already exists and is not a picture of {MADE_BY}; give another --output")
 
 
 def read(given: list[str], figure: str) -> dict[str, Curve]:

@@ -13,7 +13,7 @@ from seq2seq_attn.comparison.draw import forest, panels, scatter
 from seq2seq_attn.comparison.figures import Figures, about_test, cells_of, counted, head_of, shown, verdict
 from seq2seq_attn.comparison.maps import KINDS, Map, draw_map, draw_scale, maps_of
 from seq2seq_attn.comparison.read import LeftOut
-from seq2seq_attn.errors import UserError
+from seq2seq_attn.files import check_is_ours
 from seq2seq_attn.markdown import literal
 
 STYLE = Path(__file__).with_name("page.css")
@@ -79,8 +79,7 @@ def html_page(groups: Sequence[Figures], left_out: Sequence[LeftOut], sentence: 
 
 def check_page(page: Path) -> None:
     """Refuse to replace a page that no comparison has written."""
-    if page.is_file() and MADE_BY not in page.read_text(encoding="utf-8", errors="replace"):
-        raise UserError(f"{page} already exists and is not a page of seq2seq-attn compare; give another --output")
+    check_is_ours(page, MADE_BY, "a page of seq2seq-attn compare")
 
 
 def described(group: Figures) -> str:

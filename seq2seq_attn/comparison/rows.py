@@ -162,10 +162,10 @@ def warnings(rows: Sequence[Row], by: str) -> list[str]:
     if options:
         where = "" if by == "folder" else "more than their attention: "
         notes.append(f"Rows differ in {where}{values_of(options, configs)}.")
-    if trained_on_other_sentences(runs):
+    if read_other_sentences(runs):
         notes.append(
-            "Runs with the same options of data were trained on different sentences, since files have changed between "
-            "them: their scores differ for that, too."
+            "Runs with the same options of data read different sentences, as if a file had changed between them: their "
+            "scores may differ for that reason, too."
         )
     for key, what in ORIGIN.items():
         if len({run.provenance.get(key) for run in runs}) > 1:
@@ -178,8 +178,8 @@ def warnings(rows: Sequence[Row], by: str) -> list[str]:
     return notes
 
 
-def trained_on_other_sentences(runs: Iterable[Run]) -> bool:
-    """Return whether runs whose options of data are the same have data of different fingerprints."""
+def read_other_sentences(runs: Iterable[Run]) -> bool:
+    """Return whether the fingerprints of the data differ between runs with the same options of data."""
     fingerprints: dict[Any, set[Any]] = {}
     for run in runs:
         of_data = tuple(sorted(entry for entry in settings(run.config).items() if entry[0].startswith("data.")))

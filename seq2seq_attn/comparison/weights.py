@@ -7,7 +7,6 @@ a weight of exactly 0, which a pattern, a mask or a normalizer sets, is grey.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from seq2seq_attn.alignment.forced_attention import SlotMap
 from seq2seq_attn.alignment.heat_map import GAP, HEAD_NAME, MARGIN, NOTHING, draw_map, label, readable, widest
 from seq2seq_attn.checkpoint.admitted import Trust, add_trust_option
 from seq2seq_attn.errors import UserError, reports_user_errors
+from seq2seq_attn.files import check_is_ours
 from seq2seq_attn.inference.translator import Translator
 
 CELL, FONT_SIZE, DPI = 0.115, 6.0, 100  # inches, points: three maps of 25 tokens are as wide as a page
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             continue
         if preset in pictures:
             raise UserError(f"{run} is a second run of attention={preset}; give one run for each preset")
-        check_picture(picture_path(chosen.output, preset))
+        check_is_ours(picture_path(chosen.output, preset), SOFTWARE, f"a picture of {SOFTWARE}")
         pictures[preset] = maps
     if not pictures:
         raise UserError(f"there is nothing to draw ({'; '.join(left_out)}); give other runs, or other --maps")
@@ -104,23 +104,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def picture_path(folder: Path, preset: str) -> Path:
     return folder / f"{Path(preset).name}.png"  # a checkpoint of anyone names the preset
-
-
-def check_picture(path: Path) -> None:
-    """Refuse to replace a picture that this command has not drawn.
-
-    Raises:
-        UserError: naming it.
-    """
-    if not os.path.lexists(path):
-        return
-    try:
-        with Image.open(path) as picture:
-            is_ours = picture.info.get("Software") == SOFTWARE
-    except (OSError, ValueError, Image.DecompressionBombError):
-        is_ours = False
-    if not is_ours:
-        raise UserError(f"{path} already exists and is not a picture of {SOFTWARE}; give another --output")
 
 
 def read(

@@ -69,8 +69,8 @@ class MappedSearch(NamedTuple):
 class CTranslate2Engine(Engine):
     """An exported model; in float32, translations are those of our own search but for near-ties.
 
-    Beams of a model whose targets had unknown tokens are another exception: CTranslate2 ranks them as if there were
-    none. Log-probabilities are always those of the model.
+    A model of words is another exception: its beams are ranked as if no token were unknown. Log-probabilities are those
+    of the model but for the probability of tokens that are never said, which CTranslate2 removes before its softmax.
 
     Args:
         paths: one folder that `seq2seq-attn export ctranslate2` wrote.
@@ -102,7 +102,7 @@ class CTranslate2Engine(Engine):
         self.tokenizer, self.config, self.max_length = read_exported(folder, trust)
         banned = self.tokenizer.target_tokens(list(TargetVocabulary.of(self.tokenizer).banned_ids))
         self._suppressed = [[token] for token in banned]
-        self._has_unknown = self.tokenizer.target_model_type == "word"  # tokens in its targets
+        self._is_of_words = self.tokenizer.target_model_type == "word"
         tokens = self.tokenizer.target_tokens(list(range(self.tokenizer.target_vocab_size)))
         self._ids = {token: i for i, token in enumerate(tokens)}
         try:
@@ -162,9 +162,10 @@ class CTranslate2Engine(Engine):
         """Score again what CTranslate2 scores differently.
 
         These are translations that are cut at their longest length, whose end token it leaves out, and those with a
-        least length or by a model of words, since it removes the end token and unknown ones before its softmax.
+        least length or by a model of words, whose targets have unknown tokens, since it removes the end token and the
+        unknown one before its softmax.
         """
-        removed = self._has_unknown or mapped.options["min_decoding_length"] > 0
+        removed = self._is_of_words or mapped.options["min_decoding_length"] > 0
         wrong = [one for one in hypotheses if removed or len(one.token_ids) == most]
         if not wrong:
             return hypotheses

@@ -25,7 +25,7 @@ from seq2seq_attn.sweep.stopping import stopping_jobs
 from seq2seq_attn.text import plain_console
 
 POLL_SECONDS = 0.5
-COMMAND = "multirun.yaml"
+MULTIRUN = "multirun.yaml"
 UNREAD = ("hydra.run.dir", "hydra.sweep.subdir")  # by a sweep
 LEAST = {"max_batch_size": 1, "n_trials": 1, "n_jobs": 1, "n_startup_trials": 0, "seed": 0}
 
@@ -96,12 +96,12 @@ class Sweep:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         UNTIL_EXIT.enter_context(only_process_in(self.folder))
-        if (self.folder / COMMAND).exists() and not holds_sweep(self.folder):
+        if (self.folder / MULTIRUN).exists() and not holds_sweep(self.folder):
             raise UserError(
-                f"{self.folder / COMMAND} was not written by a sweep, since no job is beside it, and this sweep would "
+                f"{self.folder / MULTIRUN} was not written by a sweep, since no job is beside it, and this sweep would "
                 "replace it; give another hydra.sweep.dir, or rename the file"
             )
-        OmegaConf.save(self.config, self.folder / COMMAND)
+        OmegaConf.save(self.config, self.folder / MULTIRUN)
 
     def job(self, number: int, overrides: Sequence[str]) -> Job:
         """Compose a job, which finds a mistake in its overrides.

@@ -246,7 +246,7 @@ def test_runs_on_changed_files_are_told_from_those_on_other_data(tmp_path: Path)
         (folder / "provenance.json").write_text(json.dumps(origin), encoding="utf-8")
 
     def told() -> bool:
-        return any("trained on different sentences" in note for note in only_group(tmp_path).notes)
+        return any("read different sentences" in note for note in only_group(tmp_path).notes)
 
     run(1, "a.tsv", "a")
     run(2, "a.tsv", "a")

@@ -30,6 +30,8 @@ from seq2seq_attn.distributed.run_lock import (
 )
 from seq2seq_attn.errors import UserError
 
+WRITTEN = (*RECORDS, "translations.tsv", "translations_web.references")  # by a run
+
 
 @contextmanager
 def another_at_work(folder: Path) -> Iterator[None]:
@@ -121,25 +123,28 @@ def test_links_to_nothing_are_a_run_too_and_a_link_in_a_run_is_of_it(tmp_path: P
 
 
 @pytest.mark.parametrize("resume", [None, "auto"])
-@pytest.mark.parametrize("name", [*RECORDS, "translations.tsv", "translations_web.references"])
+@pytest.mark.parametrize("name", WRITTEN)
 def test_a_file_of_the_users_own_is_not_replaced_by_a_run(name: str, resume: str | None, tmp_path: Path) -> None:
-    def asked(**options: str | None) -> None:
-        check_folder(DictConfig({"resume": resume, "ckpt_path": None} | options), tmp_path)
-
-    asked()
+    asked = DictConfig({"resume": resume, "ckpt_path": None})
+    check_folder(asked, tmp_path)
     (tmp_path / name).write_text('{"bleu": 31.2}')
     with pytest.raises(UserError, match=f"^{tmp_path / name} was not written by a run, since the folder has no prov"):
-        asked()
-    if name != "results.json":
-        check_folder(DictConfig({}), tmp_path)  # of evaluate.py, which checks what it writes
-    before = (tmp_path / name).read_bytes()
-    (tmp_path / "provenance.json").write_text('{"command": [], "versions": {}}')  # a run killed before its checkpoint
-    asked(resume="auto")
-    (tmp_path / "provenance.json").unlink()
-    (tmp_path / name).write_bytes(before)
-    (tmp_path / "checkpoints").mkdir()
-    (tmp_path / "checkpoints" / "last.ckpt").touch()
-    asked(resume="auto")
+        check_folder(asked, tmp_path)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+@pytest.mark.parametrize("mark", ["provenance.json", "checkpoints/last.ckpt"])  # the first is of a run killed early
+def test_a_run_goes_on_among_its_own_files(mark: str, name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("{}")
+    (tmp_path / mark).parent.mkdir(exist_ok=True)
+    (tmp_path / mark).write_text('{"command": [], "versions": {}}')
+    check_folder(DictConfig({"resume": "auto", "ckpt_path": None}), tmp_path)
+
+
+def test_an_evaluation_may_be_beside_files_of_ones_own(tmp_path: Path) -> None:
+    for name in set(WRITTEN) - {"results.json"}:
+        (tmp_path / name).write_text("mine")
+    check_folder(DictConfig({}), tmp_path)  # evaluate.py checks what it writes
 
 
 def test_a_run_in_the_folder_of_ones_own_files_is_refused_before_hydra_writes_there(tmp_path: Path) -> None:

@@ -357,7 +357,7 @@ def test_what_no_job_has_written_is_left_as_it_is(folder: Path, more: tuple[str,
     assert swept(folder, "seed=1,2", *more)[0] == 0
 
 
-def test_a_command_of_something_else_is_not_replaced(folder: Path) -> None:
+def test_a_multirun_file_of_something_else_is_not_replaced(folder: Path) -> None:
     mine = folder / "sweep" / "multirun.yaml"
     mine.parent.mkdir()
     mine.write_text("my: own")
