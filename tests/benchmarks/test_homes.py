@@ -17,7 +17,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 from training.test_tables import TINY, write_captions
 
-from scripts.benchmarks import home_runs, home_tables
+from scripts.benchmarks import draw_homes, home_runs, home_tables
 from scripts.benchmarks import homes as script
 from scripts.benchmarks.home_runs import HOMES, SEEDS, Job
 from seq2seq_attn.alignment.gold import AlignedPair
@@ -441,6 +441,17 @@ def test_a_run_of_the_queue_is_one_of_train_py_and_can_be_measured(
     page = tmp_path / "docs" / "homes.md"
     script.main(["page", "--runs", str(tmp_path / "runs"), "--home", "rnn", "--output", str(page)])
     assert page.with_name("homes_rnn.png").stat().st_size > 5000
+
+
+def test_maps_that_fit_are_all_drawn_the_usual_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    presets = ["bahdanau", "entmax15", "multihead", "alternating", "cosine", "scaled_dot", "atrous", "luong_dot"]
+    table = home_tables.Table("conv", [home_tables.Row(preset, []) for preset in presets], {}, {})
+    measured = {preset: {"rows": ["a"], "columns": [preset], "weights": [[1.0]]} for preset in presets}
+    drawn: list[str] = []
+    monkeypatch.setattr(draw_homes, "label", lambda axes, columns, rows, size: drawn.extend(columns))
+    measures = [{"home": "conv", "preset": preset, "map": one} for preset, one in measured.items()]
+    assert draw_homes.draw_maps(table, measures, tmp_path / "maps.png")
+    assert (drawn[0], sorted(drawn)) == ("luong_dot", sorted(presets))
 
 
 def test_runs_with_other_vocabularies_are_not_compared() -> None:

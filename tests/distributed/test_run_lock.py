@@ -19,18 +19,13 @@ from omegaconf import DictConfig
 from small_run import run_here
 
 from seq2seq_attn.distributed import run_lock
-from seq2seq_attn.distributed.run_lock import (
-    LOCK,
-    RECORDS,
-    check_folder,
-    check_log,
-    is_locked,
-    only_process_in,
-    remove_unused,
-)
+from seq2seq_attn.distributed.run_lock import LOCK, check_folder, check_log, is_locked, only_process_in, remove_unused
 from seq2seq_attn.errors import UserError
 
-WRITTEN = (*RECORDS, "translations.tsv", "translations_web.references")  # by a run
+WRITTEN = (  # by a run
+    "config.yaml", "metrics.csv", "results.json", "provenance.json", "profile.txt", "not_finite.tsv", "mlflow_run_id",
+    "translations.tsv", "translations_web.references",
+)  # fmt: skip
 
 
 @contextmanager
