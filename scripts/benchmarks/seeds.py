@@ -174,6 +174,9 @@ PLANS = {
             "smaller_vocabulary": ("tokenizer.vocab_size=6000",),
             "r_drop": ("r_drop_alpha=5",),
             "bpe_dropout_longer": (*DROPPED_MERGES, "trainer.max_epochs=60", "trainer.max_steps=12000"),
+            "small_batches": (
+                *("batch_tokens=4096", "trainer.max_steps=10000", "optimizer.lr=0.003", "callback.ema.decay=0.999"),
+            ),
         },
         {"val_tokenized_bleu": "BLEU, val"},
         corpus="multi30k/tok",
