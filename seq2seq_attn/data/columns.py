@@ -14,16 +14,19 @@ Column = Annotated[int | str | None, "[1, 1000]"]
 SIDES = ("source", "target")
 SIDE_NAMES = (("source", "src", "input"), ("target", "tgt", "trg", "output"))  # of columns, whatever the language
 TEXT_NAMES = ("text", "sentence", "content")  # of the column of a text without translations
-LANGUAGE_NAMES = {
-    "ar": "arabic", "bn": "bengali", "cs": "czech", "da": "danish", "de": "german", "el": "greek", "en": "english",
-    "es": "spanish", "fa": "persian", "fi": "finnish", "fr": "french", "he": "hebrew", "hi": "hindi", "hu": "hungarian",
-    "id": "indonesian", "it": "italian", "ja": "japanese", "km": "khmer", "ko": "korean", "lo": "lao", "my": "burmese",
-    "nl": "dutch", "no": "norwegian", "pl": "polish", "pt": "portuguese", "ro": "romanian", "ru": "russian",
-    "sv": "swedish", "sw": "swahili", "th": "thai", "tr": "turkish", "uk": "ukrainian", "vi": "vietnamese",
-    "zh": "chinese",
+LANGUAGE_NAMES = {  # by ISO 639-1; the codes of three letters are those of ISO 639-3
+    "ar": ("arabic", "ara"), "bn": ("bengali", "ben"), "cs": ("czech", "ces"), "da": ("danish", "dan"),
+    "de": ("german", "deu"), "el": ("greek", "ell"), "en": ("english", "eng"), "es": ("spanish", "spa"),
+    "fa": ("persian", "fas"), "fi": ("finnish", "fin"), "fr": ("french", "fra"), "he": ("hebrew", "heb"),
+    "hi": ("hindi", "hin"), "hu": ("hungarian", "hun"), "id": ("indonesian", "ind"), "it": ("italian", "ita"),
+    "ja": ("japanese", "jpn"), "km": ("khmer", "khm"), "ko": ("korean", "kor"), "lo": ("lao",),
+    "my": ("burmese", "mya"), "nl": ("dutch", "nld"), "no": ("norwegian", "nor"), "pl": ("polish", "pol"),
+    "pt": ("portuguese", "por"), "ro": ("romanian", "ron"), "ru": ("russian", "rus"), "sv": ("swedish", "swe"),
+    "sw": ("swahili", "swa"), "th": ("thai", "tha"), "tr": ("turkish", "tur"), "uk": ("ukrainian", "ukr"),
+    "vi": ("vietnamese", "vie"), "zh": ("chinese", "zho"),
 }  # fmt: skip
-
-COLUMN_NAMES = {*LANGUAGE_NAMES, *LANGUAGE_NAMES.values(), *(name for names in SIDE_NAMES for name in names)}
+LANGUAGES = {name: code for code, names in LANGUAGE_NAMES.items() for name in (code, *names)}
+REGION = re.compile(r"[-_](?:[a-z]{4}|(?:[a-z]{4}[-_])?(?:[a-z]{2}|[0-9]{3}))$")  # of fr_FR, zh-Hant-TW, eng_Latn
 
 
 class Choice(NamedTuple):
@@ -39,7 +42,7 @@ def choose_columns(path: Path, names: Sequence[str], choice: Choice, has_names: 
     """Return the positions of the source and the target column, from 0; those of the only text are the same.
 
     Raises:
-        UserError: if a column is not there, or one column is both sides of pairs.
+        UserError: if a column is not there, is named by another language, or is both sides of pairs.
     """
     chosen = choose([name.strip() for name in names], choice)
     listed = readable(", ".join(names)) if has_names else f"1 to {len(names)}"
@@ -64,7 +67,27 @@ def choose_columns(path: Path, names: Sequence[str], choice: Choice, has_names: 
             f"{path}: source and target are both column {name} (columns: {listed}); set data.source_column and "
             "data.target_column to two of them"
         )
+    if has_names and not choice.one_side and named_columns(names, choice) is None:
+        check_languages(path, names, chosen, choice)
     return chosen
+
+
+def check_languages(path: Path, names: Sequence[str], chosen: tuple[int, int], choice: Choice) -> None:
+    """Refuse a column that has been taken by its position, and that is named by another language."""
+    for column, at, language in zip(choice.columns, chosen, choice.languages, strict=True):
+        if column is None and language_of(names[at]) not in (None, language_of(language)):
+            source, target = choice.languages
+            raise UserError(
+                f"{path} has the columns {readable(', '.join(names))}, and data.source_language={source} "
+                f"data.target_language={target}; set these to the languages of two of them, or data.source_column and "
+                "data.target_column to their names"
+            )
+
+
+def language_of(name: str) -> str | None:
+    """Return the code of the language, as in `LANGUAGE_NAMES`, that names a column, with or without a region."""
+    plain = name.strip().casefold().removeprefix("translation.")
+    return LANGUAGES.get(REGION.sub("", plain))
 
 
 def choose(names: Sequence[str], choice: Choice, texts: Container[int] | None = None) -> tuple[int, int]:
@@ -105,8 +128,9 @@ def guess_columns(names: Sequence[str], languages: tuple[str, str]) -> tuple[int
     for language, side in zip(languages, SIDE_NAMES, strict=True):
         code = language.casefold()
         words = [code, re.split(r"[-_]", code)[0]]
-        words += [LANGUAGE_NAMES[word] for word in words if word in LANGUAGE_NAMES]
-        candidates = [*words, *(f"translation.{word}" for word in words), *side]
+        words += [name for word in words for name in LANGUAGE_NAMES.get(word, ())]
+        same = [name for name in plain if language_of(name) is not None and language_of(name) == language_of(language)]
+        candidates = [*words, *(f"translation.{word}" for word in words), *same, *side]
         positions.append(next((plain.index(word) for word in candidates if word in plain), None))
     source, target = positions
     return None if source is None or target is None or source == target else (source, target)
@@ -123,9 +147,9 @@ def is_header(row: Sequence[str], choice: Choice) -> bool:
     """Return whether the first row of a table names its columns."""
     if guess_columns(row, choice.languages) is not None or any(isinstance(column, str) for column in choice.columns):
         return True
-    plain = [name.strip().casefold() for name in row]
-    has_languages = len(plain) > 1 and COLUMN_NAMES.issuperset(plain)
-    return choice.one_side and (has_languages or not set(plain).isdisjoint(TEXT_NAMES))
+    if len({language_of(name) for name in row} - {None}) > 1:
+        return True
+    return choice.one_side and any(name.strip().casefold() in TEXT_NAMES for name in row)
 
 
 def shown_name(name: str) -> str:

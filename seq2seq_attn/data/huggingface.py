@@ -95,7 +95,10 @@ class HuggingfaceCorpus(Corpus):
             raise UserError(f"{self.path} has none of the splits {', '.join(given)} (splits: {listed})")
         missing = [str(self.splits[ours]) for ours, some in files.items() if some is None]
         if missing and "train" in files:
-            log.info(f"{self.path} has the splits {listed}; {' and '.join(missing)}: held out of train")
+            unread = [split for split in there if split not in given]
+            level = logging.WARNING if unread else logging.INFO
+            not_read = f", and {' and '.join(unread)} not read" if unread else ""
+            log.log(level, f"{self.path} has the splits {listed}; {' and '.join(missing)}: held out of train{not_read}")
         return ParallelCorpus(**{"train": None, "val": None, "test": None} | files | self.options).load()
 
 
@@ -107,7 +110,7 @@ def data_set_files(path: str, name: str | None, splits: tuple[str, ...] = SPLITS
             or other files of pairs, each in the split whose name is a word of its path, as in
             `train-00000-of-00002.parquet`, or all in "train" where none is; or a name of the hub.
         name: of a configuration of the data set, such as "fr-en", which is a subfolder of a folder.
-        splits: names of splits that are looked for in paths.
+        splits: names of splits that are looked for in paths, besides train, validation and test.
 
     Raises:
         UserError: if there is no such data set.
@@ -148,7 +151,8 @@ def folder_files(folder: Path, splits: tuple[str, ...]) -> dict[str, list[str]]:
             f"{len(others)} files of {folder} are in none of the splits {', '.join(splits)}, and are not read, such as "
             f"{os.path.relpath(others[0], folder)}; set data.val_split=... or data.test_split=..."
         )
-    return {split: not_empty(by_split[split], folder) for split in splits if split in by_split}
+    given = {split: not_empty(by_split[split], folder) for split in splits if split in by_split}
+    return given | {split: files for split, files in by_split.items() if split not in given}
 
 
 def not_empty(files: list[str], folder: Path) -> list[str]:

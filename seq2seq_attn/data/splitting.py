@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 import logging
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from seq2seq_attn.data.cleaning import Cleaning
+from seq2seq_attn.data.columns import readable
 from seq2seq_attn.data.corpus import LoadedCorpus, Pair, Split
 from seq2seq_attn.errors import UserError
 
@@ -147,13 +149,21 @@ def warn_of_decomposed(corpus: LoadedCorpus, names: Iterable[str]) -> None:
             )
 
 
-def check_lengths(name: str, pairs: list[Pair], first: int = 1) -> None:
+def check_lengths(name: str, pairs: list[Pair], first: int = 1, files: Sequence[Path] = ()) -> None:
+    """Refuse sides of a split without cleaning that are longer than `MOST_CHARACTERS`.
+
+    Args:
+        first: the number of the first pair.
+        files: that the pairs are of.
+    """
+    where = f" ({', '.join(map(str, files))})" if files else ""
     for number, pair in enumerate(pairs, start=first):
         longest = max(len(pair.source), len(pair.target))
         if longest > MOST_CHARACTERS:
             raise UserError(
-                f"pair {number} of {name} has a side of {longest:,} characters; {name} is not cleaned, and a model "
-                f"can read {MOST_CHARACTERS:,}: shorten or remove the pair, in both languages"
+                f"pair {number} of {name}{where} has a side of {longest:,} characters (the source begins with "
+                f"'{readable(pair.source, 40)}'); {name} is not cleaned, and a model can read {MOST_CHARACTERS:,}: "
+                "shorten or remove the pair, in both languages"
             )
 
 

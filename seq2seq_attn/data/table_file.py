@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import chain, islice
@@ -130,8 +131,11 @@ def is_quoted(field: str) -> bool:
 def find_delimiter(text: str) -> str:
     """Return the comma, semicolon or tab that gives most of the first hundred rows as many columns as the first.
 
-    Of several, the one with most such rows is taken, then one that makes two columns, then the one rarer in texts.
+    Of several, the one with most such rows is taken, then one that makes two columns, then the one rarer in texts. A
+    first line such as `sep=;`, which spreadsheets know, names it.
     """
+    if named := re.match(r"sep=([,;\t])\r?\n", text):
+        return named[1]
     found = []
     for preference, delimiter in enumerate((",", ";", "\t")):
         reader = csv.reader(io.StringIO(text, ""), delimiter=delimiter)
@@ -160,13 +164,13 @@ class Blocks(Iterable[str]):
 
 
 def csv_rows(blocks: Blocks, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield the rows of a CSV file, each with the line on which it begins; empty lines are left out."""
+    """Yield the rows of a CSV file, each with the line on which it begins, but for empty lines and a first `sep=;`."""
     lines = chain.from_iterable(io.StringIO(text, "") for text in blocks)
     reader = csv.reader(lines, delimiter=delimiter, strict=True)
     line = 1
     try:
         for row in long_rows(reader):
-            if row:
+            if row and not (line == 1 and row == ["sep=", ""]):
                 yield line, row
             line = reader.line_num + 1
     except csv.Error as error:

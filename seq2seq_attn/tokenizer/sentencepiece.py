@@ -21,6 +21,7 @@ from seq2seq_attn.tokenizer.segmentation_sampler import SegmentationSampler
 from seq2seq_attn.tokenizer.sentencepiece_model import (
     DEFAULTS,
     MODEL_TYPES,
+    NAMES,
     SPECIALS,
     TrainerOptions,
     lack_for_sampling,
@@ -75,7 +76,7 @@ class SentencePieceTokenizer:
         input_sentence_size: Annotated[int, "[1, inf)"] = 200_000,
         num_sentinels: Annotated[int, "[0, 1000]"] = 0,
         min_count: Annotated[int, "[1, 1000000]"] = 1,
-        character_coverage: Annotated[float, "(0, 1]"] = 1.0,
+        character_coverage: Annotated[float, "[0.98, 1]"] = 1.0,
         byte_fallback: bool = False,
         user_defined_symbols: list[str] | None = None,
     ) -> None:
@@ -308,6 +309,8 @@ def check_symbols(model_type: str, options: TrainerOptions, sampling_alpha: int 
         symbol for symbol in options.user_defined_symbols if not symbol or " " in symbol or WORD_MARK in symbol
     ]:
         raise UserError(f"tokenizer.user_defined_symbols has {wrong[0]!r}; a symbol has no blank, and is not empty")
+    if special := next((symbol for symbol in options.user_defined_symbols if symbol in NAMES.values()), None):
+        raise UserError(f"tokenizer.user_defined_symbols has {special}, which every vocabulary has; leave it out")
     if len(set(options.user_defined_symbols)) < len(options.user_defined_symbols):
         raise UserError(f"tokenizer.{option} names a symbol twice; name each once")
 

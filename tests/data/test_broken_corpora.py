@@ -223,8 +223,9 @@ def test_an_overlong_held_out_sentence_is_refused_before_validation_runs_out_of_
     }
     files["val.fr"] = ("val.fr", text_of(["t0", "t1", "mot " * 2_501, "t3", "t4"]))
     assert refused("six", tmp_path, files) == (
-        "pair 3 of val has a side of 10,003 characters; val is not cleaned, and a model can read 10,000: shorten or "
-        "remove the pair, in both languages"
+        f"pair 3 of val ({tmp_path / 'val.en'}, {tmp_path / 'val.fr'}) has a side of 10,003 characters (the source "
+        "begins with 's2'); val is not cleaned, and a model can read 10,000: shorten or remove the pair, in both "
+        "languages"
     )
 
 

@@ -79,6 +79,15 @@ def test_a_csv_file_of_any_spreadsheet_is_read(options: dict[str, Any], tmp_path
     assert read(packed).pairs == expected
 
 
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_a_csv_file_may_name_its_delimiter_in_its_first_line(delimiter: str, tmp_path: Path) -> None:
+    rows = [("french", "english"), ("a; b, c", "d; e, f\tg"), ("h; i, j", "k; l, m\tn")]
+    file = write_csv(tmp_path / "a.csv", rows, delimiter=delimiter)
+    named = write_lines(tmp_path / "b.csv", f"sep={delimiter}", *file.read_text("utf-8").splitlines())
+    expected = [("d; e, f\tg", "a; b, c"), ("k; l, m\tn", "h; i, j")]
+    assert read(named) == Records(expected, ("column english", "column french"), True, (1, 0))
+
+
 @pytest.mark.parametrize(
     ("header", "languages", "swapped"),
     [
@@ -89,6 +98,10 @@ def test_a_csv_file_of_any_spreadsheet_is_read(options: dict[str, Any], tmp_path
         ("trg\tsrc", ("xx", "yy"), True),
         ("German\tzh", ("de-AT", "zh_CN"), False),
         ("translation.fr\ttranslation.en", ("en", "fr"), True),
+        ("fr_FR\ten-US", ("en", "fr"), True),
+        ("en_GB\ten", ("en", "en_GB"), True),
+        ("fra_Latn\teng_Latn", ("en", "fr"), True),
+        ("zh-Hant-TW\tspa", ("es", "zh"), True),
     ],
 )
 def test_a_header_is_recognised_and_chooses_the_columns(
@@ -99,6 +112,34 @@ def test_a_header_is_recognised_and_chooses_the_columns(
     assert found.has_header
     assert found.pairs == ([("b", "a"), ("d", "c")] if swapped else [("a", "b"), ("c", "d")])
     assert found.origins[0] == f"column {header.split(chr(9))[swapped]}"
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".csv", ".parquet"])
+@pytest.mark.parametrize(
+    ("names", "columns"),
+    [
+        (("de", "en"), (None, None)),
+        (("translation.de", "translation.en"), (None, None)),
+        (("id", "de", "en"), (None, None)),
+        (("German", "eng_Latn"), (None, None)),
+        (("de", "en", "x"), (None, 3)),
+        (("fr", "de"), (None, "de")),
+    ],
+)
+def test_a_column_named_by_another_language_is_not_taken_by_its_position(
+    names: tuple[str, ...], columns: tuple[Column, Column], suffix: str, tmp_path: Path
+) -> None:
+    row = dict(zip(names, "abc", strict=False))
+    if suffix == ".parquet":
+        file = tmp_path / "a.parquet"
+        pq.write_table(pa.Table.from_pylist([row]), file)
+    else:
+        file = write_csv(tmp_path / f"a{suffix}", [names, row.values()], delimiter="\t" if suffix == ".tsv" else ",")
+    assert refused(file, *columns) == (
+        f"{file.name} has the columns {', '.join(names)}, and data.source_language=en data.target_language=fr; set "
+        "these to the languages of two of them, or data.source_column and data.target_column to their names"
+    )
+    assert read(file, names[0], names[1]).pairs == [("a", "b")]
 
 
 @pytest.mark.parametrize("first", ["en\tla", "fr\ta", "source\tla source", "Source\tsource", "English.\tFrench."])

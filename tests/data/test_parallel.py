@@ -279,6 +279,8 @@ def test_a_given_set_without_a_pair_is_refused(split: str, tmp_path: Path) -> No
     empty = write(tmp_path / "empty.tsv", ["en\tfr"])
     message = message_of(partial(parallel, train, **{split: empty}))
     assert message == f"{empty} has no text for the split {split}; give a file or a split that has some, or none"
+    message = message_of(partial(parallel, empty))
+    assert message == f"{empty} has no text for the split train; give a file or a split that has some"
 
 
 def test_an_evaluation_needs_no_training_file(tmp_path: Path) -> None:

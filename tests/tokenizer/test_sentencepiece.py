@@ -551,6 +551,11 @@ def test_segmentations_of_bytes_and_symbols_are_sampled_with_unigram_alone() -> 
         ("bpe", {"user_defined_symbols": ["a b"]}, "tokenizer.user_defined_symbols has 'a b'; a symbol has no blank"),
         ("bpe", {"user_defined_symbols": ["a", ""]}, "tokenizer.user_defined_symbols has ''; a symbol has no blank"),
         ("bpe", {"user_defined_symbols": ["a", "a"]}, "tokenizer.user_defined_symbols=['a', 'a'] names a symbol twice"),
+        (
+            "unigram",
+            {"user_defined_symbols": ["a", "</s>"]},
+            "tokenizer.user_defined_symbols has </s>, which every vocabulary has; leave it out",
+        ),
     ],
 )
 def test_bytes_and_symbols_that_cannot_be_are_refused(model_type: str, options: Any, sentence: str) -> None:

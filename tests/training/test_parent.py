@@ -519,7 +519,7 @@ def test_a_parent_in_a_file_of_options_is_refused_since_its_model_would_not_be_c
             check_config(config)
 
 
-@pytest.mark.parametrize("option", ["user_defined_symbols=[ab]", "byte_fallback=true", "character_coverage=0.9"])
+@pytest.mark.parametrize("option", ["user_defined_symbols=[ab]", "byte_fallback=true", "character_coverage=0.99"])
 def test_an_option_of_training_a_tokenizer_is_refused_where_the_parents_comes_along(
     option: str, trained_run: Path, pairs: list[str], tmp_path: Path
 ) -> None:

@@ -122,7 +122,7 @@ def clean_chunk(
         pairs, dropped = cleaning.filter(pairs)
         counts |= dropped
     else:
-        check_lengths(split, pairs, chunk.first)
+        check_lengths(split, pairs, chunk.first, source.files)
     sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
     columns: list[Any] = [
         sources,
@@ -429,14 +429,15 @@ def prepare_text(
         read += sum(source.size for source in files)
         counts[split] = total(part.counts for part in parts[split])
         reject(folder, split, rejected, counts[split], max_rejected)
+        if not counts[split]["pairs read"]:
+            names = ", ".join(str(file) for source in files for file in source.files)
+            none = "" if split == "train" else ", or none"
+            raise UserError(f"{names} has no text for the split {split}; give a file or a split that has some{none}")
     given = [split for split in parts if split != "train"]
     label = "all" if list(parts) == ["train"] else "train"
     counts = {label if split == "train" else split: steps for split, steps in counts.items()}
     shards: dict[str, list[tuple[int, str]]] = {}
     for split in given:
-        if not any(part.rows for part in parts[split]):
-            names = ", ".join(str(file) for source in sources[split] for file in source.files)
-            raise UserError(f"{names} has no text for the split {split}; give a file or a split that has some, or none")
         write_given(parts[split], shard_file(folder, split, 0))
     if "train" in parts:
         train, trained = parts["train"], keep_pairs(parts["train"], cleaning, counts[label], temporary)
