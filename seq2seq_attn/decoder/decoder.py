@@ -65,9 +65,11 @@ class Decoder(nn.Module, ABC):
 
     Attributes:
         output_dim: width of the hidden states that the output layer reads.
+        query_knows_token: whether the attention to the source depends on the token that a step reads.
     """
 
     output_dim: int
+    query_knows_token = True
 
     @property
     @abstractmethod

@@ -38,6 +38,8 @@ class RNNDecoder(Decoder):
         readout: see `build_readout`.
     """
 
+    query_knows_token = False
+
     def __init__(
         self,
         *,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -14,7 +17,32 @@ from pytorch_lightning.utilities import rank_zero_only
 from seq2seq_attn.errors import UserError, one_line
 from seq2seq_attn.markdown import table
 
+log = logging.getLogger(__name__)
 GIVEN_URI = os.environ.get("MLFLOW_TRACKING_URI")  # by the user: MLflow sets the variable to the store of its last run
+
+
+@final
+class WhileAnswered:
+    """The methods of a client, which do nothing after one has failed: a training must not end with its server."""
+
+    def __init__(self, client: Any) -> None:
+        self._client, self._is_lost = client, False
+
+    def __getattr__(self, name: str) -> Any:
+        return partial(self._call, getattr(self._client, name))
+
+    def _call(self, method: Callable[..., Any], *args: Any, **named: Any) -> Any:
+        if self._is_lost:
+            return None
+        try:
+            return method(*args, **named)
+        except Exception as error:  # of MLflow, of the network, of whatever stores the pictures
+            self._is_lost = True
+            log.warning(
+                f"MLflow does not answer any more ({one_line(error)}), and is sent nothing more; the run goes on, and "
+                "its figures are in metrics.csv"
+            )
+            return None
 
 
 @final
@@ -22,7 +50,8 @@ class MlflowRun(MLFlowLogger):
     """One MLflow run for each run folder, in one store for all of them.
 
     A resumed run continues its MLflow run, whose id is in `mlflow_run_id` in the run folder. Steps that it repeats are
-    there twice, with equal values. Options are recorded when it starts, as MLflow takes none twice.
+    there twice, with equal values. Options are recorded when it starts, as MLflow takes none twice. If the store is
+    lost after that, a warning says so, and the run goes on.
 
     Args:
         save_dir: the run folder.
@@ -85,6 +114,8 @@ class MlflowRun(MLFlowLogger):
                 ) from error
             self._id_file.parent.mkdir(parents=True, exist_ok=True)
             self._id_file.write_text(f"{self.run_id}\n", "utf-8")
+        if not isinstance(self._mlflow_client, WhileAnswered):
+            self._mlflow_client = WhileAnswered(self._mlflow_client)
 
     @rank_zero_only
     def log_image(self, key: str, images: list[str], step: int, caption: list[str]) -> None:

@@ -28,6 +28,7 @@ from seq2seq_attn.distributed.run_lock import BEST
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.factory import named_arguments
 from seq2seq_attn.options import class_named, typed
+from seq2seq_attn.paths import conf_directory
 from seq2seq_attn.position.position_encoding import PositionEncoding
 from seq2seq_attn.search.limits import Limits
 from seq2seq_attn.training.devices import check_strategy
@@ -46,6 +47,7 @@ SLOTS = {
 BLEU, TOKENIZED_BLEU = "seq2seq_attn.metric.bleu.BLEU", "seq2seq_attn.metric.tokenized_bleu.TokenizedBLEU"
 OF_SHAPES = ("data", "tokenizer", *OF_MODEL)
 TRAINING = {"loops", "callbacks", "optimizer_states", "lr_schedulers", "global_step", "resume"}
+OWN_RATES = ("sgd", "adafactor")  # optimizers with learning rates of another size than Adam's
 NAMED = 4  # differences, at most
 TOO_LONG = 0.01  # share of the references that the limits of the search may cut
 REFUSED_CALLBACKS = {  # of Lightning, with the reason and the way out
@@ -88,7 +90,9 @@ def check_config(composed: DictConfig) -> None:
     """Refuse options that do not fit one another, before anything is read."""
     if HydraConfig.initialized():
         check_recipe(HydraConfig.get().runtime)
-        check_slots(OmegaConf.to_yaml(composed.model, resolve=False), list(HydraConfig.get().overrides.task))
+        overrides = list(HydraConfig.get().overrides.task)
+        check_slots(OmegaConf.to_yaml(composed.model, resolve=False), overrides)
+        check_rate(composed, overrides, HydraConfig.get().runtime.choices)
     check_strategy(composed.trainer.strategy)
     check_metrics(composed.data, composed.get("metric") or {})
     check_loggers(composed.get("logger") or {})
@@ -111,6 +115,8 @@ def check_config(composed: DictConfig) -> None:
 def check_unread(composed: DictConfig) -> None:
     """Refuse options that nothing reads, since another that they need is not given."""
     guided = composed.guided_alignment
+    usual = OmegaConf.load(conf_directory() / "train.yaml").guided_alignment
+    changed = next((name for name in usual if name not in ("links", "runs") and guided[name] != usual[name]), None)
     unread = {
         "token_dropout.source": (
             composed.token_dropout.source > 0 and composed.model.get("encoder") is None,
@@ -128,10 +134,36 @@ def check_unread(composed: DictConfig) -> None:
             guided.get("runs") is not None and guided.links != "self",
             "the runs link words for guided_alignment.links=self alone",
         ),
+        f"guided_alignment.{changed}": (
+            guided.links is None and guided.weight > 0 and changed is not None,
+            "there is no guidance without guided_alignment.links",
+        ),
+        "guided_alignment.symmetrization": (
+            guided.links not in (None, "eflomal", "self") and guided.symmetrization != usual.symmetrization,
+            "a file has links of one kind, not of two directions",
+        ),
     }
     for option, (is_unread, reason) in unread.items():
         if is_unread:
             raise UserError(f"{option} would change nothing, because {reason}; leave it out")
+
+
+def check_rate(composed: DictConfig, overrides: list[str], choices: Any) -> None:
+    """Refuse an optimizer whose learning rates are of another size than Adam's with the rate of a recipe for Adam.
+
+    Args:
+        overrides: those of the command line.
+        choices: of groups, by name.
+    """
+    given = {key_of(override) for override in overrides}
+    name = choices.get("optimizer")
+    if name in OWN_RATES and "optimizer" in given and "optimizer.lr" not in given:
+        usual = OmegaConf.load(conf_directory() / f"optimizer/{name}.yaml").lr
+        if composed.optimizer.lr != usual:
+            raise UserError(
+                f"optimizer={name} would train at Adam's learning rate, {composed.optimizer.lr:g}, which the recipe "
+                f"or experiment sets; give optimizer.lr={usual:g}, or another rate"
+            )
 
 
 def check_parent(run: str, runtime: Any) -> None:
@@ -274,8 +306,11 @@ def check_slots(model: str, overrides: list[str]) -> None:
 
 def slot_of(override: str) -> str:
     """Return the slot: `self_attention` of `attention@self_attention=sparse` or `self_attention.dropout=0.1`."""
-    key = override.partition("=")[0].lstrip("+~")
-    return key.rpartition("@")[2].partition(".")[0].partition("/")[0]
+    return key_of(override).rpartition("@")[2].partition(".")[0].partition("/")[0]
+
+
+def key_of(override: str) -> str:
+    return override.partition("=")[0].lstrip("+~")
 
 
 def check_metrics(data: Any, metrics: Any) -> None:

@@ -94,8 +94,14 @@ class GuidedAlignment:
         """Refuse a head that is not there, or that no links can guide.
 
         Raises:
-            UserError: for such a head.
+            UserError: for such a head, and for links of the token that a step reads before it attends.
         """
+        if self.shift and not model.decoder.query_knows_token:
+            raise UserError(
+                "guided_alignment.shift=true guides the attention of the step that reads a word, and in this decoder "
+                "attention is computed before the step reads it; use decoder@model.decoder=rnn_conditional or "
+                "rnn_luong, or leave it out"
+            )
         model.decoder.source_attentions[self.chosen_layer(model)].check_guide(self.head)
 
     def guide(self, model: EncoderDecoder, batch: Batch) -> Guide:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from small_run import KilledError, run_here
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.logger.mlflow_logger import MlflowRun
+from seq2seq_attn.logger.mlflow_logger import MlflowRun, WhileAnswered
 
 pytestmark = pytest.mark.usefixtures("quiet")
 SHOWN = "callback=[attention_map,translation_table,checkpoint,autosave]"
@@ -46,6 +47,49 @@ def test_mlflow_holds_scalars_options_maps_and_tables_of_one_run(
     files = {path.name for path in (tmp_path / "store" / "artifacts").rglob("*") if path.is_file()}
     assert any(name.endswith(".png") for name in files) == log_text
     assert ("translations.md" in files) == log_text
+
+
+class Client:
+    """A client whose server answers a number of calls."""
+
+    def __init__(self, answers: int) -> None:
+        self.left = answers
+
+    def log_batch(self, run_id: str, *, metrics: list[float]) -> int:
+        self.left -= 1
+        if self.left < 0:
+            raise ConnectionError("no route to host\nor whatever")
+        return len(metrics)
+
+
+def test_a_client_that_fails_once_is_not_called_again(caplog: pytest.LogCaptureFixture) -> None:
+    client = Client(answers=2)
+    answered = WhileAnswered(client)
+    assert [answered.log_batch("a", metrics=[0.5]) for _ in range(5)] == [1, 1, None, None, None]
+    assert client.left == -1
+    (warned,) = caplog.messages
+    assert warned.startswith("MLflow does not answer any more (no route to host), and is sent nothing more; the run ")
+
+
+def test_a_run_goes_on_without_a_store_that_is_lost(
+    pairs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    mlflow = pytest.importorskip("mlflow", reason="pip install 'seq2seq_attn[mlflow]'")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    calls, log_batch = [], mlflow.MlflowClient.log_batch
+
+    def lost(*args: Any, metrics: Any = (), **named: Any) -> Any:
+        if not metrics:  # but the options of the run
+            return log_batch(*args, **named)
+        calls.append(metrics)
+        raise mlflow.exceptions.MlflowException("the server is gone")
+
+    monkeypatch.setattr(mlflow.MlflowClient, "log_batch", lost)
+    given = ["logger=mlflow", f"logger.mlflow.store={tmp_path / 'store'}", *GIVEN, "trainer.max_steps=4"]
+    run_here(tmp_path / "run", *pairs, *given)
+    assert (tmp_path / "run" / "results.json").exists()
+    assert len(calls) == 1
+    assert "MLflow does not answer any more (the server is gone)" in caplog.text
 
 
 @pytest.mark.parametrize("lost", ["run", "store"])

@@ -26,6 +26,7 @@ from seq2seq_attn.training.checks import (
     check_lengths,
     check_link_figure,
     check_positions,
+    check_rate,
     check_shares,
     check_slots,
     check_validation,
@@ -63,12 +64,38 @@ def test_a_slot_that_the_model_lacks_is_refused(model: str, override: str, slot:
         (["init_from.tokenizer=new"], "a run without init_from.run has a new tokenizer"),
         (["init_from.strict=false"], "without init_from.run there are no weights to fit"),
         (["guided_alignment.runs=[a,b]"], "the runs link words for guided_alignment.links=self alone"),
+        (["guided_alignment.weight=0.1"], "there is no guidance without guided_alignment.links"),
+        (["guided_alignment.layer=0"], "there is no guidance without guided_alignment.links"),
+        (["guided_alignment.shift=true"], "there is no guidance without guided_alignment.links"),
+        (
+            ["guided_alignment.links=a", "guided_alignment.symmetrization=union"],
+            "a file has links of one kind, not of two directions",
+        ),
     ],
 )
 def test_an_option_that_nothing_reads_is_refused(overrides: list[str], reason: str) -> None:
     option = overrides[-1].partition("=")[0]
     with pytest.raises(UserError, match=f"^{option} would change nothing, because {reason}; leave it out$"):
         check_config(compose_train(*overrides))
+
+
+@pytest.mark.parametrize(
+    "override", ["links=a", "links=eflomal", "links=self", "weight=0", "links=eflomal,symmetrization=union"]
+)
+def test_options_of_guidance_that_are_read_are_let_pass(override: str) -> None:
+    check_config(compose_train(*(f"guided_alignment.{option}" for option in override.split(","))))
+
+
+@pytest.mark.parametrize(("name", "usual"), [("sgd", 0.5), ("adafactor", 0.01)])
+def test_adams_rate_is_refused_for_an_optimizer_with_rates_of_another_size(name: str, usual: float) -> None:
+    def check(*overrides: str, choice: str = name) -> None:
+        check_rate(compose_train(*overrides), list(overrides), {"optimizer": choice})
+
+    with pytest.raises(UserError, match=rf"^optimizer={name} would train at .*, 0.004, .*; give optimizer.lr={usual},"):
+        check(f"optimizer={name}")
+    check(f"optimizer={name}", "optimizer.lr=0.002")
+    check(f"optimizer={name}", "recipe=none")
+    check("optimizer=muon", choice="muon")
 
 
 @pytest.mark.parametrize("model", ["rnn", "conv", "transformer"])

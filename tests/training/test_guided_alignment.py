@@ -88,6 +88,16 @@ def test_links_are_shifted_to_the_step_that_reads_a_token_and_unlinked_ones_go_t
         assert not found[:, 0].any()
 
 
+def test_links_of_the_step_that_reads_a_token_need_a_query_that_knows_it() -> None:
+    with pytest.raises(UserError, match=r"^guided_alignment.shift=true guides .*; use decoder@model.decoder=rnn_con"):
+        guided(shift=True).check(model_for("rnn"))
+    guided().check(model_for("rnn"))
+    for decoder in ("rnn_conditional", "rnn_luong"):
+        guided(shift=True).check(model_for("rnn", f"decoder@model.decoder={decoder}"))
+    for model in ("transformer", "conv"):
+        guided(shift=True).check(model_for(model))
+
+
 @pytest.fixture(scope="session")
 def links_file(pairs: list[str], tmp_path_factory: pytest.TempPathFactory) -> str:
     """Links of the training pairs of `pairs`, whose targets name the first and the last word of their sources."""
