@@ -23,6 +23,7 @@ from hydra.utils import get_class, get_object
 from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.errors import UserError, one_line
+from seq2seq_attn.paths import conf_directory
 from seq2seq_attn.slots import NO_SLOT, SLOTS
 
 logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # get_object logs what it raises
@@ -138,7 +139,7 @@ def check(key: str, value: Any, kind: Any, *, hint: str = "") -> None:
             return  # the tokenizer knows it
         raise UserError(f"The option '{key}' has no value; give {key}=...")
     if not fits(value, kind, interval):
-        raise UserError(f"{key}={shown(value)} must be {described(kind, interval)}{hint}")
+        raise UserError(f"{key}={shown(value)} must be {described(kind, interval)}{as_group(key, value) or hint}")
     if isinstance(value, str) and ("\0" in value or max(map(len, os.fsencode(value).split(b"/"))) > LONGEST):
         raise UserError(f"{key}={shown(value)} holds a NUL, or more than {LONGEST} bytes between slashes; shorten it")
     if isinstance(value, dict):
@@ -147,6 +148,17 @@ def check(key: str, value: Any, kind: Any, *, hint: str = "") -> None:
         for name, child in value.items():
             if not str(name).startswith("_"):
                 check(f"{key}.{name}", child, kinds.get(name, Any), hint=hint)
+
+
+def as_group(key: str, value: Any) -> str:
+    """Return the way out where an option is given the name of a file of a group, as in `search.length_penalty=mean`."""
+    if not (isinstance(value, str) and re.fullmatch(r"\w+", value)):
+        return ""
+    first, last = key.partition(".")[0], key.rpartition(".")[2]
+    for group, place in ((key.replace(".", "/"), ""), (last, f"@{key}"), (first, f"@{key}")):
+        if (conf_directory() / group / f"{value}.yaml").is_file():
+            return f"; give {group}{place}={value}"
+    return ""
 
 
 def type_and_interval(kind: Any) -> tuple[Any, str | None]:

@@ -253,6 +253,26 @@ def test_a_value_outside_is_refused_by_its_name(key: str, value: Any, said: str)
         check_options(config, {section: TRAIN[section]})
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "way_out"),
+    [
+        ("search.length_penalty", "mean", "search/length_penalty=mean"),
+        ("search.candidates", "beam", "search@search.candidates=beam"),
+        ("model.encoder", "conv", "encoder@model.encoder=conv"),
+        ("attention.score", "dot", "attention/score=dot"),
+        ("data.cleaning", "long", "data/cleaning=long"),
+    ],
+)
+def test_the_name_of_a_file_given_as_an_option_is_answered_with_the_group(key: str, value: str, way_out: str) -> None:
+    section = key.partition(".")[0]
+    given = ["search=mbr"] if key == "search.candidates" else ["search=beam"]
+    config = checked("model=rnn", *given)
+    OmegaConf.update(config, key, value, merge=False)
+    with pytest.raises(UserError, match=f"^{key}={value} must be .*; give {way_out}$"):
+        check_options(config, {section: TRAIN[section]})
+    check_options(checked("model=rnn", *given, way_out), {section: TRAIN[section]})
+
+
 def test_a_metric_of_another_kind_is_refused_before_it_is_asked_for_its_direction() -> None:
     config = OmegaConf.create({"metric": {"mine": {"_target_": FULL}}})
     with pytest.raises(UserError, match=f"^metric.mine._target_={FULL} is not a ChosenMetric; "):

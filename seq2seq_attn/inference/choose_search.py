@@ -29,7 +29,8 @@ def choose_search(wanted: WantedSearch, default: dict[str, Any]) -> Search:
     Args:
         wanted: a search; the name of a file in `conf/search`, such as `beam`; options, such as
             `{"name": "beam", "beam_size": 5}`, which without a name change the default; None: the default. A part
-            with a `_target_`, such as a length penalty, replaces that of the search.
+            with a `_target_`, such as a length penalty, or the name of one, such as `mean`, replaces that of the
+            search.
         default: the configuration of the run's search.
 
     Raises:
@@ -58,12 +59,20 @@ def complete(options: dict[str, Any], default: dict[str, Any]) -> Any:
     base = OmegaConf.create(default) if name is None else compose_search(name)
     OmegaConf.set_struct(base, True)
     try:
+        options = {key: named_part(key, value) for key, value in options.items()}
         for part in [key for key, value in options.items() if isinstance(value, Mapping) and "_target_" in value]:
             base[part] = options.pop(part)
         return OmegaConf.to_container(OmegaConf.merge(base, options), resolve=True)
     except OmegaConfBaseException as error:
         known = ", ".join(str(key) for key in base if key != "_target_")
         raise UserError(f"search has no option '{error.full_key}'; it has: {known}") from error
+
+
+def named_part(key: str, value: Any) -> Any:
+    """Return the configuration of `conf/search/KEY/VALUE.yaml` where the value is such a name, else the value."""
+    folder = conf_directory() / "search" / key
+    file = next((file for file in folder.glob("*.yaml") if file.stem == value), None)
+    return value if file is None else OmegaConf.to_container(OmegaConf.load(file))
 
 
 def compose_search(name: str) -> Any:

@@ -44,7 +44,7 @@ def test_a_new_process_of_python_may_name_a_search() -> None:
 @pytest.mark.parametrize(
     ("wanted", "sentence"),
     [
-        ({"name": "beam", "length_penalty": "mean"}, r"^search.length_penalty=mean must be "),
+        ({"name": "beam", "length_penalty": "nope"}, r"^search.length_penalty=nope must be "),
         ({"name": "beam", "beam_size": 2.5}, r"^search.beam_size=2.5 must be int"),
         ({"name": "beam", "num_best": None}, r"^search.num_best=null must be int"),
         ({"name": "greedy", "limits": {"max_extra_length": -9}}, r"^search.limits.max_extra_length=-9 must be int"),
@@ -68,5 +68,9 @@ def test_a_described_part_replaces_that_of_the_search() -> None:
     assert isinstance(search, BeamSearch)
     assert isinstance(search.length_penalty, MeanPenalty)
     assert (search.length_penalty.power, search.beam_size) == (0.5, 3)
+    search = choose_search({"name": "beam", "length_penalty": "mean"}, DEFAULT)
+    assert isinstance(search, BeamSearch)
+    assert isinstance(search.length_penalty, MeanPenalty)
+    assert search.length_penalty.power == 1.0
     with pytest.raises(UserError, match=r"^search.length_penalty.beta is no option of "):
         choose_search({"name": "beam", "length_penalty": penalty | {"beta": 1.0}}, DEFAULT)
