@@ -13,13 +13,7 @@ from torch import Tensor, nn
 
 from seq2seq_attn.attention.backend import blocks, buckets, dense, fused, keys_first, listed, row_tiles, step, table
 from seq2seq_attn.attention.backend.request import ChangeWeights, HeadOutput, Parts, Request
-from seq2seq_attn.attention.compatibility import (
-    check_latents,
-    check_parts,
-    check_projections,
-    check_relative,
-    check_taken,
-)
+from seq2seq_attn.attention.compatibility import check_latents, check_parts, check_projections, check_relative
 from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.attention.head_sizes import head_sizes
 from seq2seq_attn.attention.history import History, ReadsHistory, check_no_history, reads_history
@@ -28,7 +22,7 @@ from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.attention.normalizer.normalizer import Normalizer
 from seq2seq_attn.attention.packed_projection import MIN_PACKED_ROWS, PackedProjection, pack, pack_source
 from seq2seq_attn.attention.score.latent import LatentScore
-from seq2seq_attn.attention.score.score import Score
+from seq2seq_attn.attention.score.score import Score, check_taken
 from seq2seq_attn.attention.state import Attended, Memory, by_sentence, flatten_hypotheses, join_steps, query_positions
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.factory import build_part, redefines
@@ -129,7 +123,7 @@ class Attention(AttentionLayer):
         )
         score_heads, joined_width = sizes.score_heads_per_head, sizes.joined_width
         self.num_heads, self.num_kv_heads = sizes.num_heads, sizes.num_kv_heads
-        check_taken(score, qk_scale=qk_scale, num_kv_heads=num_kv_heads, head_dim=head_dim)
+        check_taken([score], scale=qk_scale, num_kv_heads=num_kv_heads, head_dim=head_dim)
         projects_output = project_values if project_output is None else project_output
         check_projections(
             score,

@@ -171,7 +171,7 @@ class GatheredBlock(NamedTuple):
 
     @property
     def causal(self) -> bool:
-        """Whether causality is not in `pairs`."""
+        """False: `pairs` hides later keys already."""
         return False
 
     @property

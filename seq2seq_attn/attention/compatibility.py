@@ -80,17 +80,6 @@ def check_latents(pattern: Pattern, *, key_dim: int, value_dim: int, project_val
         )
 
 
-def check_taken(score: partial[Any], *, qk_scale: float | None, num_kv_heads: int | None, head_dim: int | None) -> None:
-    """Refuse options of the score that are given, but that its constructor does not take."""
-    given = {"scale": ("qk_scale", qk_scale), "num_kv_heads": ("num_kv_heads", num_kv_heads)}
-    given["head_dim"] = ("head_dim", head_dim)
-    for argument, (option, value) in given.items():
-        if value is not None and argument not in named_arguments(score):
-            raise UserError(
-                f"{score.func.__name__} takes no attention.{option}={value}; use attention/score=scaled_dot"
-            )
-
-
 def check_projections(
     score: partial[Any],
     *,

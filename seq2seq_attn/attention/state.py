@@ -165,7 +165,7 @@ def append_mask(
     return torch.cat([mask, new], -1)
 
 
-BLOCK = 32  # positions, the least that a buffer grows by
+LEAST_GROWTH = 32  # positions of a buffer
 
 
 @final
@@ -173,6 +173,10 @@ class GrowableBuffer:
     """Tensors with free positions after the filled ones. Filled positions are never overwritten.
 
     So views of them stay valid. A memory may write after its end only if no other memory has (`fits`); else it copies.
+
+    Attributes:
+        filled: how many positions are.
+        copied: how many were when the buffer was made.
     """
 
     def __init__(self, buffers: tuple[Tensor, ...], filled: int) -> None:
@@ -182,7 +186,7 @@ class GrowableBuffer:
     def with_free_positions(cls, tensors: tuple[Tensor, ...], more: int) -> GrowableBuffer:
         """Copy tensors, with free positions in dimension 2 for `more` and for as many again as there are."""
         filled = tensors[0].shape[2]
-        grown = cls(tuple(enlarged(x, filled + more + max(BLOCK, filled), len(x)) for x in tensors), filled)
+        grown = cls(tuple(enlarged(x, filled + more + max(LEAST_GROWTH, filled), len(x)) for x in tensors), filled)
         for buffer, tensor in zip(grown.buffers, tensors, strict=True):
             buffer[:, :, :filled] = tensor
         return grown

@@ -145,7 +145,7 @@ class TokenBatchSampler(Sampler[list[int]]):
                 mine = np.random.default_rng(number).permutation(batches)[mine]
             yield from self._shard_batches(number, mine, shuffle=self.shuffle)
             skipped = 0
-        if self.rank >= (done - 1) % self.num_replicas + 1 and not skipped:
+        if self.rank >= (done - 1) % self.num_replicas + 1:
             yield []
 
     def largest(self) -> list[list[int]]:

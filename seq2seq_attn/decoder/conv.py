@@ -18,9 +18,7 @@ from seq2seq_attn.decoder.decoder import Decoded, Decoder, DecoderState
 from seq2seq_attn.encoder.encoder import Encoded
 from seq2seq_attn.factory import build_part
 from seq2seq_attn.nn.dropout import Dropout
-from seq2seq_attn.nn.gated_convolution import GatedConvolution, normed_linear
-
-HALVE_VARIANCE = 0.5**0.5  # keeps the variance of a sum of two terms
+from seq2seq_attn.nn.gated_convolution import HALVE_VARIANCE, GatedConvolution, normed_linear
 
 
 @final

@@ -47,7 +47,7 @@ class Decoded(NamedTuple):
             empty unless requested.
         log_prob, entropy: those of a sampling normalizer, summed over layers and heads, in nats.
         alignment_loss: of the links of a guide, for each token that a step writes; None: there is no guide.
-        source_log_prob, source_entropy: the same for the encoder, if the model has read the source.
+        source_log_prob, source_entropy: `log_prob` and `entropy` of the encoder, if the model has read the source.
     """
 
     hidden: Float[Tensor, "batch target output_dim"]

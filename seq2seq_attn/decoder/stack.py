@@ -25,8 +25,9 @@ class Stack(nn.Module):
         token_dim: width of the embedded token.
         step_dim: width of the input computed in each step, such as the context; 0: none.
         summary_dim: width of the encoder's summary.
-        start: the first states. `summary`: tanh(W summary), Bahdanau et al., A.2.2. `states`: the last states of the
-            encoder's layers, Sutskever et al. 2014.
+        start: the first states. `summary`: tanh(W summary + b), where W reads the last states of both directions of
+            the encoder; in Bahdanau et al., A.2.2, it reads the state of the backward direction alone. `states`: the
+            last states of the encoder's layers, Sutskever et al. 2014.
         cell: gru or lstm.
         residual: add the input of each layer but the first to its output (Wu et al. 2016, section 3.1).
         layer_norm: normalise the output of each layer (Ba et al. 2016), but not its state.

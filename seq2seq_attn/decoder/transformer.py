@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Literal, cast, final
@@ -17,6 +18,7 @@ from seq2seq_attn.attention.packed_projection import PackedProjection
 from seq2seq_attn.attention.state import Attended, AttendedLayers, AttentionMemory
 from seq2seq_attn.decoder.decoder import Decoded, Decoder, DecoderState
 from seq2seq_attn.encoder.encoder import Encoded
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.factory import build_part
 from seq2seq_attn.nn.dropout import Dropout
 from seq2seq_attn.nn.linear import Linear
@@ -67,7 +69,7 @@ class TransformerDecoder(Decoder):
                 ),
                 cross_attention=None
                 if cross_attention is None
-                else cross_attention(query_dim=dim, key_dim=key_dim, value_dim=value_dim, layer=layer),
+                else of_slot(cross_attention, query_dim=dim, key_dim=key_dim, value_dim=value_dim, layer=layer),
                 feed_forward=build_part(feed_forward, dim=dim),
                 dim=dim,
                 norm=norm,
@@ -206,3 +208,14 @@ class DecoderLayer(nn.Module):
             x = self.cross_residual(x, context if self.project_context is None else self.project_context(context))
         x = self.feed_forward_residual(x, self.feed_forward(self.feed_forward_residual.before(x)))
         return x, to_self, to_source
+
+
+def of_slot(cross_attention: partial[Any], **sizes: int) -> AttentionLayer:
+    """Build the attention to the source, whose options are those of `cross_attention`, also in what refuses them."""
+    try:
+        layer: AttentionLayer = cross_attention(**sizes)
+    except UserError as error:
+        message = re.sub(r"\battention=", "attention@cross_attention=", str(error))
+        message = re.sub(r"\battention/(\w+)=", r"attention/\1@cross_attention.\1=", message)
+        raise UserError(re.sub(r"\battention\.(?=\w)", "cross_attention.", message)) from error
+    return layer

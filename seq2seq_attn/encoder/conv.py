@@ -13,10 +13,8 @@ from seq2seq_attn.encoder.encoder import Encoded, Encoder
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.factory import build_part
 from seq2seq_attn.nn.dropout import Dropout
-from seq2seq_attn.nn.gated_convolution import GatedConvolution, normed_linear
+from seq2seq_attn.nn.gated_convolution import HALVE_VARIANCE, GatedConvolution, normed_linear
 from seq2seq_attn.nn.masked import masked_mean
-
-HALVE_VARIANCE = 0.5**0.5  # keeps the variance of a sum of two terms
 
 
 @final
@@ -51,8 +49,8 @@ class ConvEncoder(Encoder):
         super().__init__()
         if kernel_size % 2 == 0:
             raise UserError(
-                f"encoder.kernel_size={kernel_size} is even, but a window has equally many positions on both sides; "
-                "use an odd number"
+                f"model.encoder.kernel_size={kernel_size} is even, but a window has equally many positions on both "
+                "sides; use an odd number"
             )
         self.key_dim = self.value_dim = self.summary_dim = input_dim
         self.reach = kernel_size // 2

@@ -47,7 +47,7 @@ class RNNEncoder(Encoder):
         super().__init__()
         directions = 2 if bidirectional else 1
         if dim % directions:
-            raise UserError(f"encoder.dim={dim} is odd, but two directions share it; use an even number")
+            raise UserError(f"model.encoder.dim={dim} is odd, but two directions share it; use an even number")
         self.key_dim = self.value_dim = self.summary_dim = dim
         self.layers = nn.ModuleList(
             CELLS[cell](width, dim // directions, batch_first=True, bidirectional=bidirectional)

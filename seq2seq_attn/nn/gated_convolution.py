@@ -12,6 +12,8 @@ from torch.nn.utils.parametrizations import weight_norm
 from seq2seq_attn.nn.dropout import Dropout
 from seq2seq_attn.nn.linear import Linear
 
+HALVE_VARIANCE = 0.5**0.5  # keeps the variance of a sum of two terms
+
 
 @final
 class GatedConvolution(nn.Module):

@@ -8,6 +8,7 @@ from seq2seq_attn.checkpoint.resume import Resumed
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.options import typed
 from seq2seq_attn.training.freeze import freeze
+from seq2seq_attn.training.parameter_groups import without_parameters
 from seq2seq_attn.training.parent import Parent, provenance_of, warn_of_other_text, warn_of_unknown_tokens
 from seq2seq_attn.training.parent_weights import copy_weights
 from seq2seq_attn.training.translation_module import TranslationModule
@@ -33,6 +34,6 @@ def initialize(
         copy_word_vectors(module.model, module.tokenizer, module.config["model"])
     freeze(module.model, module.config["freeze"])
     for group in module.parameter_groups():
-        if own := ", ".join(f"{name}={typed(value)}" for name, value in group.items() if name != "params"):
+        if own := ", ".join(f"{name}={typed(value)}" for name, value in without_parameters(group).items()):
             count = sum(parameter.numel() for parameter in group["params"])
             log.info(f"parameter_groups: {own} for {count:,} parameters")

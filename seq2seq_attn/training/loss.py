@@ -23,8 +23,9 @@ class Loss(NamedTuple):
             2016, section 7, arXiv:1512.00567); what training minimises.
         nll: the plain negative log-likelihood; exp of its mean is the perplexity. It has no gradient.
         token_nll: what `nll` is the sum of.
-        loss_by_token: the loss that hard attention's draws of one reading of a token change: its share of `smoothed`,
-            with R-Drop the whole divergence of both readings. It has no gradient.
+        loss_by_token: the loss of each token, which is the reward of hard attention, without a gradient. It sums to
+            `smoothed`; with R-Drop the divergence of a token counts in full in both readings, as the draws of either
+            change it.
         tokens: how many tokens.
         correct: how many of them the model ranks first; None unless asked for.
     """

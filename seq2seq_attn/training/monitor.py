@@ -18,7 +18,7 @@ OF_ATTENTION_ENTROPY = {"val/attention_entropy": "min"}
 OF_LINKS = {"val/alignment_loss": "min"}
 OF_LANGUAGE_MODEL = {f"val/{name}": "min" for name in ("nats_per_token", "bits_per_token", "bits_per_character")}
 PLATEAU = "torch.optim.lr_scheduler.ReduceLROnPlateau"
-COUNTS = {"step": "max", "epoch": "max", "train/loss": "min"}
+OUTSIDE_VALIDATION = {"step": "max", "epoch": "max", "train/loss": "min"}
 
 
 def choose_monitor(composed: DictConfig) -> None:
@@ -43,8 +43,8 @@ def choose_monitor(composed: DictConfig) -> None:
     for name, callback in (composed.get("callback") or {}).items():
         if "monitor" not in callback:
             continue
-        check_figure(f"callback.{name}.monitor", callback.monitor, modes | COUNTS)
-        check_mode(f"callback.{name}", callback, callback.monitor, modes | COUNTS)
+        check_figure(f"callback.{name}.monitor", callback.monitor, modes | OUTSIDE_VALIDATION)
+        check_mode(f"callback.{name}", callback, callback.monitor, modes | OUTSIDE_VALIDATION)
     if composed.scheduler.get("_target_") == PLATEAU:
         check_mode("scheduler", composed.scheduler, composed.monitor, modes)
 

@@ -37,7 +37,7 @@ from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training.ensemble_loss import ensemble_cross_entropy
 from seq2seq_attn.training.guided_alignment import GuidedAlignment
 from seq2seq_attn.training.loss import Loss, label_smoothed_cross_entropy
-from seq2seq_attn.training.parameter_groups import parameter_groups
+from seq2seq_attn.training.parameter_groups import parameter_groups, without_parameters
 from seq2seq_attn.training.r_drop import r_drop_cross_entropy, twice
 from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
 from seq2seq_attn.training.scheduled_sampling import ScheduledSampling
@@ -301,9 +301,7 @@ class TranslationModule(pl.LightningModule):
             scheduler = self.scheduler(optimizer, total_steps=self.planned_steps)
         else:
             scheduler = self.scheduler(optimizer)
-        self.first_groups = [
-            {name: value for name, value in group.items() if name != "params"} for group in optimizer.param_groups
-        ]
+        self.first_groups = [without_parameters(group) for group in optimizer.param_groups]
         if isinstance(scheduler, ReduceLROnPlateau):  # Lightning counts epochs, and `lower_rate` counts validations
             how = {"scheduler": scheduler, "monitor": self.config["monitor"], "frequency": sys.maxsize}
         else:

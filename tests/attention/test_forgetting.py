@@ -144,6 +144,16 @@ def test_a_gate_that_is_none_is_refused(gate: float) -> None:
         forgetting(f"attention.score.initial_gate={gate}")
 
 
+@pytest.mark.parametrize("ratio", [0.5, 1.0, 2.0])
+def test_a_prefix_of_the_source_is_read_where_it_has_the_token_of_the_query(ratio: float) -> None:
+    options = ["attention/pattern=wait_k", "attention.pattern.k=2", f"attention.pattern.length_ratio={ratio}"]
+    if ratio < 1:
+        with pytest.raises(UserError, match=r"^ForgettingScore reads the source token at the position of the query"):
+            forgetting(*options)
+    else:
+        forgetting(*options)
+
+
 def test_it_is_no_part_of_another_score() -> None:
     with pytest.raises(
         UserError, match=r"^soft_cap gives its score no query positions, which ForgettingScore needs; use it alone$"

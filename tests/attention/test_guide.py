@@ -171,6 +171,10 @@ def test_the_loss_of_monotonic_attention_is_that_of_the_probabilities_of_its_sto
     logs = found.weights[:, 0].log()
     torch.testing.assert_close(found.alignment_loss[:, 1], -logs[:, 1, 2])
     torch.testing.assert_close(found.alignment_loss[1, 3], -(logs[1, 3, 0] + logs[1, 3, 4]) / 2)
+    mask = torch.arange(5) < torch.tensor([[5], [3]])
+    padded = attention(query, attention.prepare(keys, mask=mask), guide=Guide(0, 0, links & mask[:, None]))
+    torch.testing.assert_close(padded.alignment_loss[0], found.alignment_loss[0])
+    assert padded.alignment_loss.isfinite().all()
 
 
 def test_only_the_guided_layer_computes_all_pairs(monkeypatch: pytest.MonkeyPatch) -> None:

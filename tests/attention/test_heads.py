@@ -194,6 +194,8 @@ def test_hypotheses_at_one_position_have_that_position(position: str) -> None:
         torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
+OF_SCALED_DOT = "leave it null, or use attention/score=scaled_dot"
+
 REFUSED = [
     (
         "multihead",
@@ -203,12 +205,20 @@ REFUSED = [
     ("multihead", ["num_heads=4", "num_kv_heads=0"], "attention.num_kv_heads=0 leaves no head; use 1 or more"),
     ("multihead", ["num_heads=0"], "attention.num_heads=0 leaves no head; use 1 or more"),
     ("linear", ["num_heads=0"], "attention.num_heads=0 leaves no head; use 1 or more"),
-    ("bahdanau", ["head_dim=4"], "AdditiveScore takes no attention.head_dim=4; use attention/score=scaled_dot"),
-    ("bahdanau", ["num_kv_heads=1"], "AdditiveScore takes no attention.num_kv_heads=1; use attention/score=scaled_dot"),
+    (
+        "bahdanau",
+        ["head_dim=4"],
+        "AdditiveScore takes no attention.head_dim=4; leave it null, or use attention/score=scaled_dot",
+    ),
+    (
+        "bahdanau",
+        ["num_kv_heads=1"],
+        "AdditiveScore takes no attention.num_kv_heads=1; leave it null, or use attention/score=scaled_dot",
+    ),
     (
         "synthesizer_random_dense",
         ["head_dim=4"],
-        "no score of the mixture takes attention.head_dim=4; add scaled_dot, or leave it null",
+        f"SynthesizerRandomScore or SynthesizerDenseScore takes no attention.head_dim=4; {OF_SCALED_DOT}",
     ),
     (
         "differential",

@@ -124,7 +124,8 @@ def test_a_sentence_beyond_the_positions_of_one_score_is_refused() -> None:
         ),
         (
             ["attention/score=mixture_random_dense", "attention.qk_scale=0.5"],
-            "no score of the mixture takes attention.qk_scale=0.5; add scaled_dot, or leave it null",
+            "SynthesizerRandomScore or SynthesizerDenseScore takes no attention.qk_scale=0.5; leave it null, or use "
+            "attention/score=scaled_dot",
         ),
     ],
 )

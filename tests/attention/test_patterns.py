@@ -133,6 +133,13 @@ def test_a_random_block_depends_on_seed_layer_and_block_and_not_on_the_length() 
     assert (past.sum(-1) == 1).all()
     columns = past.nonzero()[:, 1] / torch.arange(2, 200).clamp(min=2)
     assert 0.3 < columns.mean() < 0.7  # about uniform over what is before
+    options = [f"attention.pattern.{option}" for option in ("block_length=1", "k=3", "num_global=2", "num_random=2")]
+    pattern = layer_of("bigbird", 0, options, query_dim=6, key_dim=6, value_dim=6).pattern
+    blocks = torch.arange(200)
+    for draw in (0, 1):
+        chosen = pattern.drawn(blocks, draw)
+        assert ((chosen == -1) | (chosen >= 2) & (chosen < blocks - 3)).all()  # neither global nor of the window
+        assert (chosen[10:] >= 0).all()
 
 
 @pytest.mark.parametrize(

@@ -355,7 +355,7 @@ def test_values_that_are_projected_need_no_width_that_the_heads_divide() -> None
             "bahdanau",
             ["attention.qk_scale=0.5"],
             (4, 5, 5),
-            "AdditiveScore takes no attention.qk_scale=0.5; use attention/score=scaled_dot",
+            "AdditiveScore takes no attention.qk_scale=0.5; leave it null, or use attention/score=scaled_dot",
         ),
         (
             "plain_scaled_dot",
@@ -373,7 +373,7 @@ def test_values_that_are_projected_need_no_width_that_the_heads_divide() -> None
             "soft_cap",
             ["attention/score@attention.score.score=additive", "attention.qk_scale=0.5"],
             (4, 5, 5),
-            "AdditiveScore takes no attention.qk_scale=0.5; leave it null",
+            "AdditiveScore takes no attention.qk_scale=0.5; leave it null, or use attention/score=scaled_dot",
         ),
         (
             "bahdanau",

@@ -212,6 +212,27 @@ def test_a_share_of_the_rows_is_read_once_in_the_batches_of_one_device(num_repli
     assert sorted(batch for share in shares for batch in share if batch) == sorted(alone)
 
 
+@pytest.mark.parametrize("num_replicas", [2, 3])
+def test_the_batches_of_one_device_are_shared_over_the_ends_of_shards(num_replicas):
+    shards = [Lengths(*np.random.default_rng(n).integers(1, 30, (2, 17))) for n in range(3)]
+    options = {"batch_tokens": 150, "shuffle": False, "seed": 1, "single_device_batches": True}
+    samplers = [
+        TokenBatchSampler(shards, rank=rank, num_replicas=num_replicas, **options) for rank in range(num_replicas)
+    ]
+    assert len({len(list(sampler)) for sampler in samplers}) == 1
+    rows = sorted(row for sampler in samplers for batch in sampler for row in batch)
+    assert rows == list(range(51))
+
+
+def test_training_and_evaluation_have_cuts_of_their_own_in_the_cache(tmp_path):
+    lengths = Lengths(*np.random.default_rng(0).integers(1, 30, (2, 41)))
+    options = {"batch_tokens": 150, "shuffle": False, "seed": 1, "num_replicas": 3}
+    for single in (False, True, False):
+        kept = TokenBatchSampler([lengths], single_device_batches=single, cache=tmp_path, **options)
+        assert list(kept) == list(TokenBatchSampler([lengths], single_device_batches=single, **options))
+    assert len(list(tmp_path.iterdir())) == 2
+
+
 def test_short_and_long_batches_come_in_an_order_of_their_own_in_every_epoch():
     sampler = make([(n, n) for n in range(1, 61)])
     longest = [[max(batch) for batch in epoch(sampler, number)] for number in (0, 1, 2)]

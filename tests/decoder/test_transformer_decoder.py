@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from configs import options
+from configs import model_of, options
 from decoder.transformer_decoders import (
     BATCH,
     DIM,
@@ -22,6 +22,7 @@ from decoder.transformer_decoders import (
     encoded,
     ready,
 )
+from hydra.errors import InstantiationException
 from nn import torch_transformer as by_torch
 from nn.sampling_normalizer import SamplingNormalizer
 from torch import nn
@@ -202,3 +203,22 @@ def test_a_layer_of_inference_frees_its_contexts() -> None:
     with torch.no_grad():
         ours(torch.randn(BATCH, TARGET, DIM), ours.initial_state(encoded()))
     assert alive == [False, False, True]  # those of the last layer until the end of the call
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["cross_attention.num_heads=7"], "cross_attention.num_heads=7 does not divide query_dim=64, in a model the"),
+        (["attention.num_heads=7"], "attention.num_heads=7 does not divide query_dim=64, in a model the"),
+        (
+            ["attention@cross_attention=bahdanau", "cross_attention.head_dim=4"],
+            "AdditiveScore takes no cross_attention.head_dim=4; leave it null, or use "
+            "attention/score@cross_attention.score=scaled_dot",
+        ),
+    ],
+)
+def test_a_refusal_names_the_slot_of_the_option(overrides: list[str], sentence: str) -> None:
+    sizes = [f"model.{width}=64" for width in ("embedding_dim", "encoder.dim", "decoder.dim")]
+    with pytest.raises(InstantiationException) as raised:
+        model_of("model=transformer", *sizes, *overrides)
+    assert str(raised.value.__cause__).startswith(sentence)

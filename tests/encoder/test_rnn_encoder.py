@@ -51,7 +51,9 @@ def test_the_content_of_padding_changes_nothing() -> None:
 
 
 def test_odd_width_for_two_directions_is_refused() -> None:
-    with pytest.raises(UserError, match=r"encoder.dim=7 is odd, but two directions share it; use an even number"):
+    with pytest.raises(
+        UserError, match=r"^model.encoder.dim=7 is odd, but two directions share it; use an even number"
+    ):
         RNNEncoder(
             input_dim=5,
             cell="gru",

@@ -20,6 +20,7 @@ from seq2seq_attn.search.length_penalty.length_penalty import LengthPenalty
 from seq2seq_attn.search.length_penalty.mean import MeanPenalty
 from seq2seq_attn.search.length_penalty.wu import WuPenalty
 from seq2seq_attn.search.limits import Limits
+from seq2seq_attn.search.search import Hypothesis, by_score
 
 pytestmark = pytest.mark.usefixtures("double")
 
@@ -310,3 +311,9 @@ def test_settings_that_make_no_sense_are_refused(overrides: dict[str, Any], sent
     numbers: dict[str, Any] = {"beam_size": 5, "num_best": 1, "coverage_penalty": 0.0, "patience": None} | overrides
     with pytest.raises(UserError, match=sentence):
         BeamSearch(**numbers, length_penalty=MeanPenalty(), no_repeat_ngram=0, limits=limits(0, LONGEST))
+
+
+def test_a_score_that_is_nan_is_ranked_first_and_not_hidden() -> None:
+    scores = [-2.0, math.nan, -1.0, -math.inf]
+    ranked = sorted((Hypothesis([], score, score) for score in scores), key=by_score)
+    assert [str(hypothesis.score) for hypothesis in ranked] == ["nan", "-1.0", "-2.0", "-inf"]

@@ -243,6 +243,15 @@ def test_a_draw_after_a_forced_prefix_depends_on_the_source() -> None:
 def test_a_sample_ends_where_the_model_returns_nan(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(LATER, 4, [math.nan] * 5)
     assert {sample for sample in samples({}) if sample[:1] == (4,)} == {(4,)}
+    assert {sample for sample in samples({"top_k": 3}) if sample[:1] == (4,)} == {(4,)}
+
+
+def test_the_mass_of_a_large_vocabulary_is_summed_in_float64() -> None:
+    log_probs = torch.zeros(1, 100_001)
+    log_probs[0, 0] = 20.0  # then float32 would lose all others
+    expected = 0.9999 * (math.exp(20.0) + 100_000) - math.exp(20.0)
+    drawn = search()._draw(log_probs, torch.tensor([0.9999], dtype=torch.float64))
+    assert abs(drawn.item() - expected) < 2
 
 
 @pytest.mark.parametrize(

@@ -218,7 +218,7 @@ def row_positions(group: Sequence[AnyBlock], device: torch.device) -> Int[Tensor
 
 
 def in_sequence(group: Sequence[AnyBlock]) -> bool:
-    """Return whether the rows of the blocks, one block after another, are 0, 1, 2, ..."""
+    """Return whether the rows of the blocks, one block after another, are consecutive: unless they are spaced."""
     return all(block.spacing == 1 for block in group)
 
 

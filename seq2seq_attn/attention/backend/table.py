@@ -1,8 +1,8 @@
 """Softmax attention of scores of positions alone: one matrix for each head, whatever the sentences contain.
 
-The random synthesizers' is the table that they learn. A matrix serves all sentences that hide the same keys, without a
-copy for each: the values of all of them are the columns of one product. Weights are computed tile by tile and once
-more for the gradient, so that none are held but those of a tile.
+In a random synthesizer the matrix is the table that it learns. One matrix serves all sentences that hide the same keys,
+without a copy for each: the values of all of them are the columns of one product. Weights are computed tile by tile and
+once more for the gradient, so that none are held but those of a tile.
 """
 
 from __future__ import annotations

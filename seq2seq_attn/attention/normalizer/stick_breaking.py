@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from seq2seq_attn.attention.decayed_sums import until_end
 from seq2seq_attn.attention.normalizer.masked import cross_entropy, hide
 from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
 from seq2seq_attn.nn.precision import at_least_float32
@@ -41,10 +42,7 @@ def log_weights(
     scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None
 ) -> Float[Tensor, "*rows keys"]:
     """Return the logarithms of the weights; those of hidden keys are finite and mean nothing."""
-    if scores.shape[-1] == 0:  # nothing to shift
-        return scores
     left = F.logsigmoid(-scores)  # of what a key leaves
     if allowed is not None:
         left = left.masked_fill(~allowed, 0.0)
-    after = F.pad(left[..., 1:], (0, 1)).flip(-1).cumsum(-1).flip(-1)
-    return F.logsigmoid(scores) + after
+    return F.logsigmoid(scores) + until_end(left)

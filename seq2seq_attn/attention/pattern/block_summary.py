@@ -15,8 +15,8 @@ from seq2seq_attn.attention.pattern.pattern import check_count
 from seq2seq_attn.attention.pattern.tiled import TiledPattern, tile_of
 from seq2seq_attn.errors import UserError
 
-# Source positions from which gathered tiles are faster than all pairs: at least the first, and TIMES what a row sees
-# nearby. Measured on one core of a busy machine, FUSED with 8 heads of 64, BLOCKS with 4 heads of 64 and sparsemax.
+# Source positions from which gathered tiles are faster than all pairs: at least these, and TIMES the length of a block.
+# Measured on one core of a busy machine, FUSED with 8 heads of 64, BLOCKS with 4 heads of 64 and sparsemax.
 FUSED_FROM, BLOCKS_FROM, TIMES, FEW = 768, 512, 8, 4
 
 

@@ -14,8 +14,9 @@ from torch import Tensor
 from seq2seq_attn.attention.pattern.tiled import TiledPattern, tile_of
 from seq2seq_attn.errors import UserError
 
-# Source positions from which gathered tiles are faster than all pairs: at least the first, and TIMES what a row sees
-# nearby. Measured on one core of a busy machine, FUSED with 8 heads of 64, BLOCKS with 4 heads of 64 and sparsemax.
+# Source positions from which gathered tiles are faster than all pairs: at least these, and TIMES the keys of a row in
+# the head with most. Measured on one core of a busy machine, FUSED with 8 heads of 64, BLOCKS with 4 heads of 64 and
+# sparsemax.
 FUSED_FROM, BLOCKS_FROM, TIMES = 384, 320, 4
 
 

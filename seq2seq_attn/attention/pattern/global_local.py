@@ -13,8 +13,8 @@ from torch import Tensor
 from seq2seq_attn.attention.pattern.pattern import check_count, check_k
 from seq2seq_attn.attention.pattern.tiled import TILE, TiledPattern
 
-# Source positions from which gathered tiles are faster than all pairs: at least the first, and TIMES what a row sees
-# nearby. Measured on one core of a busy machine, FUSED with 8 heads of 64, BLOCKS with 4 heads of 64 and sparsemax.
+# Source positions from which gathered tiles are faster than all pairs: at least these, and TIMES k.
+# Measured on one core of a busy machine, FUSED with 8 heads of 64, BLOCKS with 4 heads of 64 and sparsemax.
 FUSED_FROM, BLOCKS_FROM, TIMES = 512, 320, 8
 
 

@@ -11,10 +11,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from seq2seq_attn.attention.score.score import Score
+from seq2seq_attn.attention.score.score import Score, check_taken
 from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.factory import build_part, named_arguments, redefines
+from seq2seq_attn.factory import build_part, redefines
 
 
 @final
@@ -98,9 +98,4 @@ def check_scores(scores: dict[str, partial[Any]], optional: dict[str, Any]) -> N
                 f"a mixture gives its scores no query positions, which {kind.__name__} needs; take another score than "
                 f"attention.score.scores.{name}, or use it alone"
             )
-    for name, value in optional.items():
-        if value is not None and not any(name in named_arguments(score) for score in scores.values()):
-            option = "qk_scale" if name == "scale" else name
-            raise UserError(
-                f"no score of the mixture takes attention.{option}={value}; add scaled_dot, or leave it null"
-            )
+    check_taken(scores.values(), **optional)

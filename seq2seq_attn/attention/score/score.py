@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Collection
+from functools import partial
+from typing import Any, ClassVar
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.factory import named_arguments
 
 
 class Score(nn.Module, ABC):
@@ -95,3 +98,18 @@ def check_max_length(score: Score, *lengths: int) -> None:
             f"set attention.score.max_length={longest} or more (in a mixture "
             "attention.score.scores.NAME.max_length, and in soft_cap attention.score.score.max_length)"
         )
+
+
+def check_taken(scores: Collection[partial[Any]], **given: Any) -> None:
+    """Refuse options that are given, but that the constructor of no score takes.
+
+    Args:
+        given: by the names of the constructor's arguments; None: not given.
+    """
+    for argument, value in given.items():
+        if value is not None and not any(argument in named_arguments(score) for score in scores):
+            names = " or ".join(dict.fromkeys(score.func.__name__ for score in scores))
+            option = "qk_scale" if argument == "scale" else argument
+            raise UserError(
+                f"{names} takes no attention.{option}={value}; leave it null, or use attention/score=scaled_dot"
+            )

@@ -8,10 +8,10 @@ from typing import Annotated, Any, cast, final
 from jaxtyping import Float
 from torch import Tensor
 
-from seq2seq_attn.attention.score.score import Score
+from seq2seq_attn.attention.score.score import Score, check_taken
 from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.factory import build_part, named_arguments, redefines
+from seq2seq_attn.factory import build_part, redefines
 
 
 @final
@@ -50,10 +50,7 @@ class SoftCapScore(Score):
         if redefines(kind, Score.query_at):
             raise UserError(f"soft_cap gives its score no query positions, which {kind.__name__} needs; use it alone")
         optional = {"num_kv_heads": num_kv_heads, "head_dim": head_dim, "scale": scale}
-        for name, value in optional.items():
-            if value is not None and name not in named_arguments(score):
-                option = "qk_scale" if name == "scale" else name
-                raise UserError(f"{kind.__name__} takes no attention.{option}={value}; leave it null")
+        check_taken([score], **optional)
         sizes = {"query_dim": query_dim, "key_dim": key_dim, "num_heads": num_heads, "bias": bias, **optional}
         self.score: Score = build_part(score, **sizes)
         self.cap = cap
