@@ -111,10 +111,21 @@ def unwritable(folder: Path, error: OSError) -> UserError:
     )
 
 
+def regular(file: Path) -> Path:
+    """Return a file that can be read to its end.
+
+    Raises:
+        OSError: for a pipe or a device, which a stranger's folder may contain.
+    """
+    if file.exists() and not file.is_file():
+        raise OSError(f"{file} is not a regular file")
+    return file
+
+
 def read_json(file: Path) -> dict[str, Any]:
     """Return the object in a file; nothing if there is none, or the file is incomplete."""
-    with suppress(OSError, ValueError):
-        content = json.loads(file.read_text("utf-8"))
+    with suppress(OSError, ValueError, RecursionError):
+        content = json.loads(regular(file).read_text("utf-8"))
         if isinstance(content, dict):
             return content
     return {}

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 BARS = "|||"
 Words = tuple[list[str], list[str]]  # of the two sides of a pair
-GOLD_LINK = re.compile(r"(\d+)([-p?])(\d+)")
+GOLD_LINK = re.compile(r"(\d{1,9})([-p?])(\d{1,9})")
 WITH_LINKS = re.compile(r"(.*\S)(?:\s{2,}|\t)((?:\d+[-p?]\d+\s*)+)")  # a pair, two blanks or a tab, and its links
-PHARAOH = re.compile(r"(?:\d+-\d+)?(?:\s+\d+-\d+)*\s*")
+PHARAOH = re.compile(r"(?:\d{1,9}-\d{1,9})?(?:\s+\d{1,9}-\d{1,9})*\s*")
 
 
 class AlignedPair(NamedTuple):

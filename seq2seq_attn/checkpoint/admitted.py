@@ -16,11 +16,14 @@ from typing import Any
 from hydra.utils import get_class, instantiate
 
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.options import check
 from seq2seq_attn.slots import NO_SLOT, SLOTS
 
 Trust = str | Sequence[str]  # names of packages
 PLAIN = (str, int, float, bool, type(None))
 PACKAGE = "seq2seq_attn"
+# Metrics that a saved configuration does not build: COMET's options name a command and a pickled model, AER's a file.
+NOT_TAKEN = frozenset({"seq2seq_attn.metric.comet.COMET", "seq2seq_attn.metric.aer.AER"})
 
 
 def check_targets(node: Any, slot: str, file: Path, trust: Trust = ()) -> None:
@@ -126,10 +129,13 @@ def build(node: Any, slot: str, file: Path, trust: Trust = ()) -> Any:
     """Build the part that a checkpoint's options describe.
 
     Raises:
-        UserError: if they describe no part of this slot.
+        UserError: if they describe no part of this slot, or one that would run a program or read another file.
     """
+    if refused := sorted(NOT_TAKEN.intersection(map(str, targets(node)))):
+        raise UserError(f"{file} asks for {refused[0]}, whose options name a command or a file; it was not built")
     try:
         check_targets(node, slot, file, trust)
+        check(slot, node, object)
         part = instantiate(node, _convert_="all")
     except UserError:
         raise

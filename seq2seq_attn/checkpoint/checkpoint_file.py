@@ -153,9 +153,11 @@ def damage(file: Path) -> str | None:
     """Return why a file is not whole, to be put after its name; None: it is. torch.load checks no CRC."""
     try:
         with zipfile.ZipFile(file) as records:
-            # torch sets no attribute; of a record that is marked as a folder it would read nothing
-            whole = records.testzip() is None and not any(record.external_attr for record in records.infolist())
-            return None if whole else UNREADABLE
+            # torch sets no attribute; of a record that is marked as a folder it would read nothing. Nor does it
+            # compress: a small file could then fill the memory
+            if any(r.external_attr or r.compress_type != zipfile.ZIP_STORED for r in records.infolist()):
+                return UNREADABLE
+            return None if records.testzip() is None else UNREADABLE
     except PermissionError as error:
         return f"cannot be read ({error.strerror})"
     except Exception:  # a broken archive fails in many ways

@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.files import regular
 
 WEIGHTS, SETTINGS = "model.safetensors", "config.json"
 MODEL_FILES = {"source": "source.model", "target": "target.model"}  # SentencePiece's
@@ -26,7 +27,7 @@ POSITIONS = ("path", "train", "val", "test", "corpora", "cache_dir", "copy_to")
 EMBEDDING_FILES = ("source_embedding_file", "target_embedding_file")
 TOKENIZER_FILES = ("model", "cache_dir")
 # Of an absolute path within a text, such as data.train=[/home/me/a.en,~/a.fr] and sqlite:////home/me/a.db
-FOLDERS = re.compile(r"""((?<![^=\[({,;:'"\s])(?:~\w*)?/(?![/\s]|$)|(?<=://)/+)(?:[^/,\]'"]*/)*""")
+FOLDERS = re.compile(r"""((?<![^=\[({,;:|+'"\s])(?:~\w*)?/(?![/\s]|$)|(?<=://)/+)(?:[^/,\]'"]*/)*""")
 
 
 def write_published(checkpoint: dict[str, Any], folder: Path) -> None:
@@ -72,14 +73,15 @@ def check_empty(folder: Path) -> None:
 
 
 def without_folders(node: Any) -> Any:
-    """Return options in which only the file's name is left of an absolute path."""
+    """Return options in which only the file's name is left of an absolute path, and no user of an address."""
     if isinstance(node, dict):
         return {key: without_folders(value) for key, value in node.items()}
     if isinstance(node, list):
         return [without_folders(value) for value in node]
     if not isinstance(node, str):
         return node
-    return Path(node).name or node if node.startswith(("/", "~")) else FOLDERS.sub("", node)
+    without_passwords = re.sub(r"(?<=://)[^/@\s]+@", "", node)
+    return Path(node).name or node if node.startswith(("/", "~")) else FOLDERS.sub("", without_passwords)
 
 
 def write_tokenizer(state: dict[str, Any], folder: Path) -> dict[str, Any]:
@@ -96,17 +98,6 @@ def tokenizer_state(settings: dict[str, Any], folder: Path) -> dict[str, Any]:
         f"{side}_model": torch.frombuffer(bytearray(regular(folder / name).read_bytes()), dtype=torch.uint8)
         for side, name in MODEL_FILES.items()
     }
-
-
-def regular(file: Path) -> Path:
-    """Return a file that can be read to its end.
-
-    Raises:
-        OSError: for a pipe or a device, which a stranger's folder may contain.
-    """
-    if file.exists() and not file.is_file():
-        raise OSError(f"{file} is not a regular file")
-    return file
 
 
 def untied(state: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, str]]:

@@ -108,7 +108,7 @@ def export(run: str, folder: Path, options: dict[str, str]) -> None:
         text = card(known, options, target.name, captions)
     except UserError:
         raise
-    except (TypeError, ValueError, AttributeError) as error:
+    except (TypeError, ValueError, AttributeError, KeyError) as error:
         damaged = file if run_dir is None else f"results.json or provenance.json of {run_dir}"
         raise UserError(f"{damaged} is damaged ({error}); move it away, and the card is written without it") from error
     with filling(folder) as made:
@@ -196,7 +196,8 @@ def chosen_maps(maps: Path) -> dict[str, Path]:
     layers: dict[int, list[Path]] = {}
     for picture in sorted(maps.glob("cross_*_*.png"), key=lambda path: natural(path.stem.rpartition("_")[2])):
         layer = picture.stem.split("_")[1]
-        if layer.isdecimal() and not picture.is_symlink():
+        links = (picture, picture.parent, picture.parent.parent)  # of a file outside, which would be published
+        if layer.isdecimal() and picture.is_file() and not any(link.is_symlink() for link in links):
             layers.setdefault(int(layer), []).append(picture)
     chosen = layers[max(layers)][:MAPS] if layers else []
     return {f"attention_{number}.png": picture for number, picture in enumerate(chosen)}

@@ -14,11 +14,11 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich.table import Table
 
 from seq2seq_attn.checkpoint.admitted import Trust, add_trust_option, build
 from seq2seq_attn.comparison.read import (
+    DAMAGED,
     LeftOut,
     compared_metric,
     find_runs,
@@ -59,7 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             results, config = json.loads(text_of(run / "results.json")), parsed(run / "config.yaml")
             name = compared_metric(config, results, given.trust)
             name = name or compared_metric(config, results, given.trust, resampled=False) or "bleu"
-        except (ValueError, KeyError, IndexError, TypeError, AttributeError, yaml.YAMLError) as error:
+            if not isinstance(attention := results.get("attention", run.name), str):
+                raise TypeError("attention is not what a run writes")
+        except DAMAGED as error:
             left_out.append(LeftOut(str(run), f"results.json or config.yaml is damaged ({first_line(error)})"))
             continue
         try:
@@ -72,7 +74,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if (test.sources, test.references) != first[1]:
             left_out.append(LeftOut(str(run), f"its test set is not that of {first[0]}"))
             continue
-        table.add_row(os.path.relpath(run, common), results.get("attention", run.name), name, *row)
+        table.add_row(os.path.relpath(run, common), attention, name, *row)
     if not table.row_count:
         raise no_finished_run(given.runs, left_out)
     console = plain_console()

@@ -15,6 +15,7 @@ from seq2seq_attn.alignment.heat_map import COLOURS, MARGIN, NOTHING, label, rea
 from seq2seq_attn.comparison.draw import plot, svg
 from seq2seq_attn.comparison.read import Run, chosen_by
 from seq2seq_attn.comparison.rows import Row
+from seq2seq_attn.files import regular
 
 KINDS = {
     "cross": "What each token of the translation attends to in the source",
@@ -23,6 +24,7 @@ KINDS = {
 }
 CELL, FONT_SIZE = 0.155, 7.5  # inches, points
 SCALE = (1.6, 0.42)  # inches of the key
+MOST_BYTES = 1 << 28  # of the weights of a map, unpacked
 
 
 class Map(NamedTuple):
@@ -59,10 +61,14 @@ def map_of(run: Run, kind: str, sentence: int) -> Map | None:
         return None
     layer, file = max(layers.items())
     try:
-        with np.load(file) as kept:
+        with np.load(regular(file)) as kept:
+            if sum(record.file_size for record in kept.zip.infolist()) > MOST_BYTES:
+                return None
             weights, source, target = (kept[name] for name in ("weights", "source_tokens", "target_tokens"))
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
-        return None  # a kill has cut it off
+        if weights.ndim != 3 or weights.dtype.kind != "f":
+            return None
+    except (OSError, ValueError, TypeError, KeyError, EOFError, MemoryError, zipfile.BadZipFile):
+        return None  # a kill has cut it off, or another program has written it
     return Map(layer, len(weights), weights.mean(0), *([str(token) for token in side] for side in (target, source)))
 
 

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import yaml
 from hydra.utils import get_class
 
-from seq2seq_attn.checkpoint.admitted import Trust, build, is_class_of
+from seq2seq_attn.checkpoint.admitted import NOT_TAKEN, Trust, build, is_class_of, targets
 from seq2seq_attn.comparison.system import System, read_system
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.files import regular
 from seq2seq_attn.metric.language import with_language
 from seq2seq_attn.metric.names import main_metric
 from seq2seq_attn.metric.text_metric import TextMetric
@@ -23,7 +24,13 @@ from seq2seq_attn.text import printable
 
 MARKERS = ("config.yaml", "results.json", "evaluation.json", ".hydra")  # a folder with any of them is a run
 LOG_CHARACTERS = 160
-LEFT_OUT = ("aer", "comet")  # which do not compare texts, or are not computed again
+MOST_NESTED = 100  # lists and groups in a YAML file
+
+
+DAMAGED = (  # errors of files that no run has written so
+    *(ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, RecursionError, OSError),
+    *(csv.Error, yaml.YAMLError),
+)
 
 
 class LeftOut(NamedTuple):
@@ -157,13 +164,16 @@ def read_run(name: str, given: str, folder: Path, trust: Trust = ()) -> Run | Le
         needed = figures | {"paths": config["paths"], "attention": config["attention"]}
         missing = [name for name, part in needed.items() if part is None]
         missing += [name for name in ("model", "attention", "data") if not isinstance(results[name], str)]
+        missing += [] if isinstance(results["seed"], int | str) else ["seed"]
+        log = read_log(folder / "metrics.csv")
         if missing or not isinstance(origin.get("versions", {}), dict):
             raise ValueError(f"{(missing or ['versions'])[0]} is not what a run writes")
     except UserError as error:
         return LeftOut(name, str(error).replace(f"{folder}{os.sep}", "").partition(";")[0])
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError, yaml.YAMLError) as error:
-        return LeftOut(name, f"results.json, config.yaml or provenance.json is damaged ({first_line(error)})")
-    log = read_log(folder / "metrics.csv")
+    except DAMAGED as error:
+        return LeftOut(
+            name, f"results.json, config.yaml, provenance.json or metrics.csv is damaged ({first_line(error)})"
+        )
     return Run(name, given, folder, results, config, origin, log, metric, scorer, stage, system, follows_others(folder))
 
 
@@ -183,9 +193,12 @@ def compared_metric(
         metric: Any = get_class(target)
         return bool(metric.higher_is_better) and (metric.has_interval or not resampled)
 
-    targets = {name: options["_target_"] for name, options in config["metric"].items() if name in scored}
-    names = [name for name, target in targets.items() if name not in LEFT_OUT and can_be_compared(target)]
-    return main_metric(names, config.get("monitor"))
+    taken = {
+        name: options["_target_"]
+        for name, options in config["metric"].items()
+        if name in scored and NOT_TAKEN.isdisjoint(map(str, targets(options)))
+    }
+    return main_metric([name for name, target in taken.items() if can_be_compared(target)], config.get("monitor"))
 
 
 def chosen_by(config: dict[str, Any]) -> tuple[str, str | None]:
@@ -211,7 +224,7 @@ def unfinished(folder: Path) -> str | None:
         reason = "stopped before anything was logged"
     else:
         reason = "stopped before training began"
-    text = next((text_of(file) for file in sorted(folder.glob("*.log"))), "")
+    text = next((text_of(file) for file in sorted(folder.glob("*.log")) if file.is_file()), "")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return f"{reason}; its log ends: {lines[-1][:LOG_CHARACTERS]}" if lines else reason
 
@@ -221,7 +234,7 @@ def read_log(file: Path) -> list[dict[str, float]]:
     if not file.is_file():
         return []
     return [
-        {key: float(value) for key, value in row.items() if isinstance(value, str) and is_number(value)}
+        {key: float(value) for key, value in row.items() if isinstance(value, str) and is_number(key, value)}
         for row in csv.DictReader(text_of(file).replace("\0", "").splitlines())
     ]
 
@@ -231,9 +244,10 @@ def curve_of(log: list[dict[str, float]], key: str) -> list[tuple[float, float]]
     return [(row["step"] + 1, row[key]) for row in log if key in row and "step" in row]
 
 
-def is_number(text: str) -> bool:
+def is_number(key: str, text: str) -> bool:
+    """Return whether a cell holds a figure, which may be NaN, but not where it counts updates."""
     try:
-        return not math.isinf(float(text))
+        return math.isfinite(float(text)) or (math.isnan(float(text)) and key not in ("step", "epoch"))
     except ValueError:
         return False
 
@@ -252,14 +266,29 @@ def follows_others(folder: Path) -> bool:
 
 
 def parsed(file: Path) -> dict[str, Any]:
-    content = yaml.load(text_of(file), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    """Return the mapping in a YAML file.
+
+    Raises:
+        ValueError: if it holds none, or what a run does not write: references, which could mean more than memory holds,
+            and lists in many lists, which the parser does not survive.
+        OSError, yaml.YAMLError: if it cannot be read.
+    """
+    text, loader, depth = text_of(file), getattr(yaml, "CSafeLoader", yaml.SafeLoader), 0
+    for event in yaml.parse(text, Loader=loader):
+        if isinstance(event, yaml.AliasEvent):
+            raise ValueError(f"{file.name} holds the reference *{event.anchor}")
+        opens = isinstance(event, yaml.CollectionStartEvent)
+        depth += opens - isinstance(event, yaml.CollectionEndEvent)
+        if depth > MOST_NESTED:
+            raise ValueError(f"{file.name} nests more than {MOST_NESTED} lists")
+    content = yaml.load(text, Loader=loader)
     if not isinstance(content, dict):
         raise ValueError(f"{file.name} is no mapping")
     return content
 
 
 def text_of(file: Path) -> str:
-    return file.read_text(encoding="utf-8", errors="replace")
+    return regular(file).read_text(encoding="utf-8", errors="replace")
 
 
 def first_line(error: Exception) -> str:

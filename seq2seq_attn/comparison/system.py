@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.files import read_json
+from seq2seq_attn.files import read_json, regular
 from seq2seq_attn.text import printable
 
 
@@ -87,16 +87,16 @@ def language_of(folder: Path) -> str | None:
     """Return the language of the translations, where the folder says it."""
     languages = read_json(folder / "evaluation.json").get("languages")
     if languages is None and (folder / "config.yaml").is_file():
-        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, yaml.YAMLError):
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, yaml.YAMLError):
             languages = [yaml.safe_load((folder / "config.yaml").read_bytes())["data"].get("target_language")]
     return languages[-1] if isinstance(languages, list) and languages and isinstance(languages[-1], str) else None
 
 
 def read_lines(file: Path) -> list[str]:
     try:
-        content = file.read_bytes().decode()
+        content = regular(file).read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "not UTF-8"
+        why = getattr(error, "strerror", None) or ("not UTF-8" if isinstance(error, ValueError) else "no regular file")
         raise UserError(
             f"{file} cannot be read ({why}); give a folder of train.py or evaluate.py, or its translations.tsv"
         ) from error

@@ -17,7 +17,7 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from pytorch_lightning.callbacks import RichProgressBar
 
-from seq2seq_attn.checkpoint.admitted import targets
+from seq2seq_attn.checkpoint.admitted import NOT_TAKEN, targets
 from seq2seq_attn.checkpoint.load import Loaded, check_saved_options
 from seq2seq_attn.data.cleaning import cleaning_options
 from seq2seq_attn.data.corpus import LoadedCorpus
@@ -47,7 +47,6 @@ RUN_OPTIONS = {  # that an evaluation takes from the run, and their types
     "label_smoothing": (int, float),
 }  # fmt: skip
 DEFAULT_METRICS = ("bleu", "chrf", "ter")  # of evaluate.yaml
-NOT_TAKEN = frozenset({"seq2seq_attn.metric.comet.COMET", "seq2seq_attn.metric.aer.AER"})  # metrics of a run
 
 log = logging.getLogger(__name__)
 
@@ -213,7 +212,6 @@ def choose(composed: DictConfig, run: dict[str, Any]) -> dict[str, Any]:
             with open_dict(composed):
                 cleaned.cleaning = cleaning  # the model reads other data as it was trained, and as translate.py does
     data: Any = OmegaConf.to_container(composed.data, resolve=True)
-    # A checkpoint may be of anyone; the options of COMET name a command and a pickled model, those of AER a file.
     run_metrics = {name: options for name, options in run["metric"].items() if NOT_TAKEN.isdisjoint(targets(options))}
     metric = choose_metrics(composed.metric, run_metrics, uses_run_data=uses_run_data)
     return {

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import Literal, final
 
+import regex
 import sacrebleu
 import torchmetrics
 from torchmetrics.functional.text import rouge_score
@@ -15,7 +15,7 @@ from seq2seq_attn.metric.bleu import available, best_tokenizer, scorer_of
 from seq2seq_attn.metric.language import is_unspaced
 from seq2seq_attn.metric.sentence_metric import SentenceMetric
 
-WORDS = {"words": r"[^\W_]+", "ascii": r"[a-z0-9]+"}
+WORDS = {"words": r"[\p{L}\p{N}][\p{L}\p{N}\p{M}]*", "ascii": r"[a-z0-9]+"}  # M: vowel signs and accents
 
 
 @final
@@ -24,9 +24,9 @@ class ROUGE(SentenceMetric):
 
     Args:
         variant: of the n-grams of one or two words, or of the longest common subsequence.
-        tokenize: how the lower-cased text is cut: `words`, letters and digits of any script; `ascii`, those of a-z and
-            0-9 alone, as in Google's `rouge-score` package; or the name of a sacreBLEU tokenizer, such as `zh`.
-            `auto`: `words`, but for a language without spaces the tokenizer that BLEU takes.
+        tokenize: how the lower-cased text is cut: `words`, letters with their vowel signs, and digits, of any script;
+            `ascii`, letters a-z and digits 0-9 alone, as in Google's `rouge-score` package; or the name of a sacreBLEU
+            tokenizer, such as `zh`. `auto`: `words`, but for a language without spaces the tokenizer that BLEU takes.
         language: of the target, as in `fr`.
     """
 
@@ -61,7 +61,7 @@ def named_tokenizer(tokenize: str, language: str | None) -> str:
 def tokens_of(tokenize: str) -> Callable[[str], list[str]]:
     """Return what cuts a lower-cased text into words."""
     if tokenize in WORDS:
-        return re.compile(WORDS[tokenize]).findall
+        return regex.compile(WORDS[tokenize]).findall
     if tokenize not in sacrebleu.BLEU.TOKENIZERS:
         names = ", ".join(["auto", *WORDS, *sacrebleu.BLEU.TOKENIZERS])
         raise UserError(f"ROUGE has no tokenizer {tokenize!r}; choose from: {names}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -66,6 +67,21 @@ def test_a_record_that_is_marked_as_a_folder_which_torch_would_not_read_is_damag
     content[header + 38] |= 0x10  # external attributes
     file.unlink()
     file.write_bytes(content)
+    assert latest(tmp_path) == tmp_path / "previous.ckpt"
+
+
+def test_a_compressed_record_which_could_fill_the_memory_is_damage(tmp_path: Path) -> None:
+    file = save(tmp_path, 1, 2)
+    with zipfile.ZipFile(file) as records:
+        content = {record.filename: records.read(record) for record in records.infolist()}
+    file.unlink()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as records:
+        for name, data in content.items():
+            records.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
+    with zipfile.ZipFile(file, "a") as records:
+        for record in records.infolist():
+            record.external_attr = 0
+        records._didModify = True  # type: ignore[attr-defined]
     assert latest(tmp_path) == tmp_path / "previous.ckpt"
 
 

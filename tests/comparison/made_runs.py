@@ -75,7 +75,8 @@ def write_run(
         "peak_memory_bytes": 500_000_000,
         "attention_entropy": 0.5,
     } | results
-    (folder / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    plain = json.loads(json.dumps(config))  # without references, as train.py writes it
+    (folder / "config.yaml").write_text(yaml.safe_dump(plain), encoding="utf-8")
     (folder / "results.json").write_text(json.dumps(found), encoding="utf-8")
     (folder / "provenance.json").write_text(json.dumps({"commit": "c" * 40, "threads": 2}), encoding="utf-8")
     lines = zip(SOURCES, references, hypotheses, strict=True)

@@ -51,6 +51,10 @@ def test_the_map_is_of_the_last_layer_at_the_validation_that_chose_the_checkpoin
     assert maps.best_maps(run).name == "step_000030"
     write_log(folder, [(9, 20.0), (19, 60.0)])
     (run,) = runs_of(tmp_path)
+    for weights in (np.float64(1.0), np.array(["a"]), np.zeros((2, 3)), np.zeros((1, 6_000, 6_000))):
+        file = folder / "attention_maps/step_000020/encoder_1_1.npz"
+        np.savez_compressed(file, weights=weights, source_tokens=["a"], target_tokens=["b"])
+        assert maps.map_of(run, "encoder", 1) is None
     (folder / "attention_maps/step_000020/encoder_1_1.npz").write_bytes(b"cut off")
     assert maps.map_of(run, "encoder", 1) is None
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 from comparison.made_runs import bleu_of, only_group, spoilt, write_run
 
-from seq2seq_attn.comparison import read
+from seq2seq_attn.checkpoint.admitted import build
+from seq2seq_attn.comparison import lengths, read
 from seq2seq_attn.comparison import runs as script
 from seq2seq_attn.comparison.maps import best_maps
 from seq2seq_attn.errors import UserError
+
+DAMAGED = "results.json, config.yaml, provenance.json or metrics.csv is damaged"
 
 
 def spoil(folder: Path, name: str, content: str | None) -> None:
@@ -32,11 +38,12 @@ def spoil(folder: Path, name: str, content: str | None) -> None:
             {"results.json": None, "metrics.csv": "epoch,step,train/loss\n0,19,3.1\n0,39", "train.log": "a\nKilled\n"},
             "stopped after 20 updates, before its test; its log ends: Killed",
         ),
-        ({"results.json": '{"test/bleu": 3'}, r"results.json, config.yaml or provenance.json is damaged \(.+\)"),
-        (
-            {"results.json": '{"test/bleu": "3"}', "provenance.json": "[]"},
-            r"results.json, config.yaml or provenance.json is damaged \(.+\)",
-        ),
+        ({"results.json": '{"test/bleu": 3'}, rf"{DAMAGED} \(.+\)"),
+        ({"results.json": '{"test/bleu": "3"}', "provenance.json": "[]"}, rf"{DAMAGED} \(.+\)"),
+        ({"results.json": "[" * 100_000}, rf"{DAMAGED} \(.+\)"),
+        ({"config.yaml": "[" * 100_000}, rf"{DAMAGED} \(config.yaml nests more than 100 lists\)"),
+        ({"config.yaml": "a: &a [1]\nb: [*a, *a]\n"}, rf"{DAMAGED} \(config.yaml holds the reference \*a\)"),
+        ({"metrics.csv": "epoch,step\n0," + "1" * 200_000}, rf"{DAMAGED} \(field larger than field limit .+\)"),
         ({"config.yaml": None}, "config.yaml is missing"),
         ({"translations.tsv": None}, r"translations.tsv cannot be read \(No such file or directory\)"),
         ({"results.json": None, "evaluation.json": "{}"}, "a folder of evaluate.py; give that of the run"),
@@ -51,6 +58,54 @@ def test_a_run_that_did_not_finish_has_the_reason(tmp_path: Path, files: dict[st
     assert [run.name for run in runs] == ["runs/0"]
     assert left_out.name == "runs/1"
     assert re.fullmatch(reason, left_out.reason)
+
+
+@pytest.mark.parametrize(
+    "figures", [{"seed": [1, 2]}, {"test/bleu": 10**400}, {"test/bleu": "1"}, {"attention": 5}, {"seed": None}]
+)
+def test_figures_that_no_run_writes_leave_it_out_alone(tmp_path: Path, figures: dict[str, Any]) -> None:
+    write_run(tmp_path / "runs" / "0", "sparse", spoilt(4))
+    other = write_run(tmp_path / "runs" / "1", "local", spoilt(4))
+    results = json.loads((other / "results.json").read_text("utf-8"))
+    (other / "results.json").write_text(json.dumps(results | figures), encoding="utf-8")
+    runs, [left_out] = read.read_runs([tmp_path / "runs"])
+    assert ([run.name for run in runs], left_out.name) == (["runs/0"], "runs/1")
+
+
+@pytest.mark.parametrize("name", ["results.json", "translations.tsv", "metrics.csv", "evaluation.json", "train.log"])
+def test_a_pipe_in_the_place_of_a_file_is_not_read(tmp_path: Path, name: str) -> None:
+    write_run(tmp_path / "runs" / "0", "sparse", spoilt(4))
+    other = write_run(tmp_path / "runs" / "1", "local", spoilt(4))
+    (other / name).unlink(missing_ok=True)
+    os.mkfifo(other / name)
+    if name == "train.log":
+        (other / "results.json").unlink()
+    assert read.read_runs([tmp_path / "runs"])[0][0].name == "runs/0"
+
+
+@pytest.mark.parametrize("command", ["runs", "lengths"])
+@pytest.mark.parametrize("kind", ["comet", "aer"])
+def test_a_metric_of_a_strangers_run_runs_no_program_whatever_its_name(
+    tmp_path: Path, command: str, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path / "runs" / "0", "sparse", spoilt(4))
+    other = write_run(tmp_path / "runs" / "1", "local", spoilt(4))
+    program = tmp_path / "program.sh"
+    program.write_text(f"#!/bin/sh\ntouch {tmp_path}/was_run\n", encoding="utf-8")
+    program.chmod(0o755)
+    comet = {"model": "x", "command": str(program), "gpus": 0, "batch_size": 1}
+    options = {"_target_": f"seq2seq_attn.metric.{kind}.{kind.upper()}"} | (comet if kind == "comet" else {"gold": "x"})
+    config = yaml.safe_load((other / "config.yaml").read_text(encoding="utf-8"))
+    config["metric"]["bleu"] = options
+    (other / "config.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
+    assert read.compared_metric(config, {"test/bleu": 1.0}) is None
+    if command == "lengths":
+        lengths.main([str(tmp_path / "runs")])
+    else:
+        assert [run.name for run in read.read_runs([tmp_path / "runs"])[0]] == ["runs/0"]
+    with pytest.raises(UserError, match=rf"^c asks for .*{kind.upper()}, whose options name a command or a file; it"):
+        build(options, "metric", Path("c"))
+    assert not (tmp_path / "was_run").exists()
 
 
 OWN_METRIC = """

@@ -53,6 +53,8 @@ def test_words_of_rouge_are_of_any_script() -> None:
     assert score("words", "Un élève", "un élevé") == 50.0
     assert score("ascii", "Un élève", "un élevé") == pytest.approx(40.0, abs=1e-4)  # un l ve; un lev
     assert score("words", "我们学习", "我们工作") == 0.0
+    assert score("words", "की", "का") == 0.0  # vowel signs are parts of words
+    assert score("words", "हिन्दी भाषा", "हिन्दी तमिल") == 50.0
     assert score("zh", "我们学习", "我们工作") == 50.0
     with pytest.raises(
         UserError, match=r"^ROUGE has no tokenizer 'chinese'; choose from: auto, words, ascii, none, zh, 13"
