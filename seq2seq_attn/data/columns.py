@@ -12,21 +12,28 @@ from seq2seq_attn.errors import UserError
 # A number from 1, or a name; None: the column that the language or the header names.
 Column = Annotated[int | str | None, "[1, 1000]"]
 SIDES = ("source", "target")
-SIDE_NAMES = (("source", "src", "input"), ("target", "tgt", "trg", "output"))  # of columns, whatever the language
+SIDE_NAMES = (("source", "target"), ("src", "tgt"), ("src", "trg"), ("input", "output"))  # whatever the language
 TEXT_NAMES = ("text", "sentence", "content")  # of the column of a text without translations
-LANGUAGE_NAMES = {  # by ISO 639-1; the codes of three letters are those of ISO 639-3
-    "ar": ("arabic", "ara"), "bn": ("bengali", "ben"), "cs": ("czech", "ces"), "da": ("danish", "dan"),
-    "de": ("german", "deu"), "el": ("greek", "ell"), "en": ("english", "eng"), "es": ("spanish", "spa"),
-    "fa": ("persian", "fas"), "fi": ("finnish", "fin"), "fr": ("french", "fra"), "he": ("hebrew", "heb"),
-    "hi": ("hindi", "hin"), "hu": ("hungarian", "hun"), "id": ("indonesian", "ind"), "it": ("italian", "ita"),
-    "ja": ("japanese", "jpn"), "km": ("khmer", "khm"), "ko": ("korean", "kor"), "lo": ("lao",),
-    "my": ("burmese", "mya"), "nl": ("dutch", "nld"), "no": ("norwegian", "nor"), "pl": ("polish", "pol"),
-    "pt": ("portuguese", "por"), "ro": ("romanian", "ron"), "ru": ("russian", "rus"), "sv": ("swedish", "swe"),
-    "sw": ("swahili", "swa"), "th": ("thai", "tha"), "tr": ("turkish", "tur"), "uk": ("ukrainian", "ukr"),
-    "vi": ("vietnamese", "vie"), "zh": ("chinese", "zho"),
+LANGUAGE_NAMES = {  # of columns, by ISO 639-1; the codes of three letters are those of ISO 639-2 and 639-3
+    "af": "afrikaans afr", "ar": "arabic ara", "bg": "bulgarian bul", "bn": "bengali ben", "ca": "catalan cat",
+    "cs": "czech ces cze", "da": "danish dan", "de": "german deu ger", "el": "greek ell gre", "en": "english eng",
+    "es": "spanish spa", "et": "estonian est", "eu": "basque eus baq", "fa": "persian fas per pes", "fi": "finnish fin",
+    "fr": "french fra fre", "ga": "irish gle", "gl": "galician glg", "he": "hebrew heb iw", "hi": "hindi hin",
+    "hr": "croatian hrv", "hu": "hungarian hun", "id": "indonesian ind", "is": "icelandic isl ice", "it": "italian ita",
+    "ja": "japanese jpn", "km": "khmer khm", "ko": "korean kor", "lo": "lao", "lt": "lithuanian lit",
+    "lv": "latvian lav", "mk": "macedonian mkd mac", "my": "burmese mya bur", "nl": "dutch nld dut",
+    "no": "norwegian nor nb nob nn nno", "pl": "polish pol", "pt": "portuguese por", "ro": "romanian ron rum",
+    "ru": "russian rus", "sk": "slovak slk slo", "sl": "slovenian slv", "sq": "albanian sqi alb", "sr": "serbian srp",
+    "sv": "swedish swe", "sw": "swahili swa swh", "ta": "tamil tam", "te": "telugu tel", "th": "thai tha",
+    "tr": "turkish tur", "uk": "ukrainian ukr", "ur": "urdu urd", "vi": "vietnamese vie", "zh": "chinese zho chi cmn",
 }  # fmt: skip
-LANGUAGES = {name: code for code, names in LANGUAGE_NAMES.items() for name in (code, *names)}
-REGION = re.compile(r"[-_](?:[a-z]{4}|(?:[a-z]{4}[-_])?(?:[a-z]{2}|[0-9]{3}))$")  # of fr_FR, zh-Hant-TW, eng_Latn
+LANGUAGES = {name: code for code, names in LANGUAGE_NAMES.items() for name in (code, *names.split())}
+AMBIGUOUS = ("id", "no")  # Indonesian and Norwegian, or the number of a row
+SCRIPTS = "latn|cyrl|hans|hant|arab|deva|grek|hebr|beng|thai|jpan|kore|hang|taml|telu|mymr|khmr|laoo"
+REGIONS = "[A-Z]{2}|[0-9]{3}|us|gb|uk|ca|au|br|pt|fr|be|ch|de|at|es|mx|cn|tw|hk|jp|kr"  # not every two letters: en_id
+NAME = re.compile(
+    rf"(?i:translation\.)?(?:(?P<code>[a-z]{{2,3}})[-_](?P<place>(?i:{SCRIPTS})(?:[-_](?:{REGIONS}))?|{REGIONS})|(?P<word>\w+))"
+)
 
 
 class Choice(NamedTuple):
@@ -44,7 +51,11 @@ def choose_columns(path: Path, names: Sequence[str], choice: Choice, has_names: 
     Raises:
         UserError: if a column is not there, is named by another language, or is both sides of pairs.
     """
-    chosen = choose([name.strip() for name in names], choice)
+    if has_names or choice.one_side:
+        chosen = choose([name.strip() for name in names], choice)
+    else:
+        source, target = map(position_of, choice.columns, (names, names), choice.positions)
+        chosen = source, target
     listed = readable(", ".join(names)) if has_names else f"1 to {len(names)}"
     for column, at, side in zip(choice.columns, chosen, SIDES, strict=True):
         if 0 <= at < len(names):
@@ -67,27 +78,60 @@ def choose_columns(path: Path, names: Sequence[str], choice: Choice, has_names: 
             f"{path}: source and target are both column {name} (columns: {listed}); set data.source_column and "
             "data.target_column to two of them"
         )
-    if has_names and not choice.one_side and named_columns(names, choice) is None:
+    if has_names and not choice.one_side and None in choice.columns and named_columns(names, choice) is None:
         check_languages(path, names, chosen, choice)
     return chosen
 
 
 def check_languages(path: Path, names: Sequence[str], chosen: tuple[int, int], choice: Choice) -> None:
-    """Refuse a column that has been taken by its position, and that is named by another language."""
-    for column, at, language in zip(choice.columns, chosen, choice.languages, strict=True):
-        if column is None and language_of(names[at]) not in (None, language_of(language)):
-            source, target = choice.languages
-            raise UserError(
-                f"{path} has the columns {readable(', '.join(names))}, and data.source_language={source} "
-                f"data.target_language={target}; set these to the languages of two of them, or data.source_column and "
-                "data.target_column to their names"
-            )
+    """Refuse columns by position if one is named by another language, or if there are more than two."""
+    known = any(language_of(language) is not None for language in choice.languages)
+    others = [
+        names[at]
+        for column, at, language in zip(choice.columns, chosen, choice.languages, strict=True)
+        if column is None and known and language_of(names[at]) not in (None, language_of(language))
+    ]
+    if others or len(names) > 2:
+        source, target = choice.languages
+        raise UserError(
+            f"{path} has the columns {readable(', '.join(names))}, and data.source_language={source} "
+            f"data.target_language={target}; set these to the languages of two of them, or data.source_column and "
+            "data.target_column to their names"
+        )
+
+
+class ColumnName(NamedTuple):
+    """The name of a column, as that of a language.
+
+    Attributes:
+        form: "translation" for `translation.fr`, else "2" or "3" for a code of so many letters, "4" for a longer word.
+        language: its code in `LANGUAGE_NAMES`, or the word if it is not there.
+        place: script and region in small letters, as `hant_tw` of zh-Hant-TW.
+    """
+
+    form: str
+    language: str
+    place: str
+
+    @classmethod
+    def of(cls, name: str) -> ColumnName:
+        match = NAME.fullmatch(name.strip())
+        if match is None:
+            return cls("4", name.strip().casefold(), "")
+        word = (match["code"] or match["word"]).casefold()
+        nested = match[0].casefold().startswith("translation.")
+        place = (match["place"] or "").casefold().replace("-", "_")
+        return cls("translation" if nested else str(min(4, len(word))), LANGUAGES.get(word, word), place)
+
+    def fits(self, wanted: ColumnName) -> bool:
+        """Return whether it is the wanted language, of the same place if both name one."""
+        return self.language == wanted.language and (not self.place or not wanted.place or self.place == wanted.place)
 
 
 def language_of(name: str) -> str | None:
-    """Return the code of the language, as in `LANGUAGE_NAMES`, that names a column, with or without a region."""
-    plain = name.strip().casefold().removeprefix("translation.")
-    return LANGUAGES.get(REGION.sub("", plain))
+    """Return the code of the language that names a column, as in `LANGUAGE_NAMES`; None for another or unclear name."""
+    language = None if name.strip().casefold() in AMBIGUOUS else ColumnName.of(name).language
+    return language if language in LANGUAGE_NAMES else None
 
 
 def choose(names: Sequence[str], choice: Choice, texts: Container[int] | None = None) -> tuple[int, int]:
@@ -122,18 +166,28 @@ def named_columns(names: Sequence[str], choice: Choice, texts: Container[int] | 
 
 
 def guess_columns(names: Sequence[str], languages: tuple[str, str]) -> tuple[int, int] | None:
-    """Return the positions of the names of a source and a target; None if one of the two is missing."""
+    """Return the positions of the names of a source and a target; None if one of the two is missing or not clear.
+
+    Names of one form come first, so that of `id`, `translation.en` and `translation.id` the last two are taken.
+    """
     plain = [name.strip().casefold() for name in names]
-    positions = []
-    for language, side in zip(languages, SIDE_NAMES, strict=True):
-        code = language.casefold()
-        words = [code, re.split(r"[-_]", code)[0]]
-        words += [name for word in words for name in LANGUAGE_NAMES.get(word, ())]
-        same = [name for name in plain if language_of(name) is not None and language_of(name) == language_of(language)]
-        candidates = [*words, *(f"translation.{word}" for word in words), *same, *side]
-        positions.append(next((plain.index(word) for word in candidates if word in plain), None))
-    source, target = positions
-    return None if source is None or target is None or source == target else (source, target)
+    columns, wanted = [ColumnName.of(name) for name in names], [ColumnName.of(language) for language in languages]
+
+    def find(language: ColumnName, candidates: Sequence[int]) -> int | None:
+        fit = [at for at in candidates if columns[at].fits(language)]
+        same = [at for at in fit if columns[at].place == language.place]
+        return same[0] if same else fit[0] if len(fit) == 1 else None
+
+    places = range(len(names))
+    forms = [[at for at in places if columns[at].form == form] for form in ("translation", "2", "3", "4")]
+    found = [tuple(find(language, candidates) for language in wanted) for candidates in forms]
+    found += [tuple(plain.index(name) if name in plain else None for name in sides) for sides in SIDE_NAMES]
+    clear = [at for at in places if plain[at] not in AMBIGUOUS]
+    sides = zip(*SIDE_NAMES, strict=True)
+    named = [next((plain.index(name) for name in side if name in plain), None) for side in sides]
+    either = [find(language, clear) for language in wanted]
+    found.append(tuple(side if at is None else at for at, side in zip(either, named, strict=True)))
+    return next(((s, t) for s, t in found if s is not None and t is not None and s != t), None)
 
 
 def text_column(names: Sequence[str]) -> int | None:
@@ -143,13 +197,25 @@ def text_column(names: Sequence[str]) -> int | None:
     return 0 if named is None and len(names) == 1 else named
 
 
-def is_header(row: Sequence[str], choice: Choice) -> bool:
-    """Return whether the first row of a table names its columns."""
-    if guess_columns(row, choice.languages) is not None or any(isinstance(column, str) for column in choice.columns):
+def is_header(row: Sequence[str], choice: Choice, second: Sequence[str] = ()) -> bool:
+    """Return whether the first row of a table names its columns.
+
+    Args:
+        second: the row after it; languages in both are a part of the data.
+    """
+
+    def repeats(at: int) -> bool:
+        return at < len(second) and language_of(second[at]) is not None
+
+    if any(isinstance(column, str) for column in choice.columns):
         return True
-    if len({language_of(name) for name in row} - {None}) > 1:
+    if (found := guess_columns(row, choice.languages)) is not None:
+        return not all(map(repeats, found))
+    if choice.one_side and any(name.strip().casefold() in TEXT_NAMES for name in row):
         return True
-    return choice.one_side and any(name.strip().casefold() in TEXT_NAMES for name in row)
+    languages = {at: language_of(name) for at, name in enumerate(row) if language_of(name) is not None}
+    given = None not in choice.columns  # by number: then a row of other languages may be a pair of a dictionary
+    return len(set(languages.values())) > 1 and not given and not any(map(repeats, languages))
 
 
 def shown_name(name: str) -> str:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import final
 
-from seq2seq_attn.data.columns import Choice, choose_columns, is_header, shown_name, text_column
+from seq2seq_attn.data.columns import Choice, choose_columns, is_header, named_columns, shown_name, text_column
 from seq2seq_attn.data.pair_file import HEAD, PairFile, join_lines
 from seq2seq_attn.data.store.pair_source import (
     CHUNK_BYTES,
@@ -37,9 +37,9 @@ class Table(PairFile):
 
     delimiter: str
 
-    def _choose(self, choice: Choice, line: int, first: list[str]) -> None:
+    def _choose(self, choice: Choice, line: int, first: list[str], second: Sequence[str] = ()) -> None:
         has_only_text = choice.one_side and text_column(first) is not None
-        if choice.one_side and not has_only_text and len(first) > 2:
+        if choice.one_side and len(first) > 2 and named_columns(first, choice) is None:
             raise UserError(
                 f"{self.path}, line {line}: {len(first)} columns, none of which is named text; leave one or two "
                 "columns of text, or name one text"
@@ -50,7 +50,7 @@ class Table(PairFile):
                 f"{self.path}, line {line}: {len(first)} {columns}, and a pair needs two; the name of a file of "
                 "another format must end in .csv, .jsonl or .parquet"
             )
-        self.width, self.has_header = len(first), is_header(first, choice)
+        self.width, self.has_header = len(first), is_header(first, choice, second)
         self.positions = choose_columns(self.path, first, choice, self.has_header)
         shows_names = self.has_header and not has_only_text
         source, target = (f"column {shown_name(first[at]) if shows_names else at + 1}" for at in self.positions)
@@ -83,7 +83,7 @@ class TabSeparatedFile(Table):
                 f"{path}: every field of its first {len(rows)} lines is in quotation marks, which would be read as "
                 "part of the text; if they only enclose it, name the file .csv"
             )
-        self._choose(choice, 1, rows[0])
+        self._choose(choice, 1, *rows[:2])
 
     def chunks(self) -> Iterator[RawChunk]:
         return line_chunks(self.path)
@@ -104,8 +104,8 @@ class CsvFile(Table):
     def __init__(self, path: Path, choice: Choice) -> None:
         super().__init__(path)
         self.delimiter = find_delimiter(next(iter(Blocks(path))))
-        line, first = next(csv_rows(Blocks(path), self.delimiter), (1, []))
-        self._choose(choice, line, first)
+        (line, first), *rest = list(islice(csv_rows(Blocks(path), self.delimiter), 2)) or [(1, [])]
+        self._choose(choice, line, first, *(row for _, row in rest))
 
     def chunks(self) -> Iterator[RawChunk]:
         blocks, first = Blocks(self.path), 1
@@ -134,7 +134,7 @@ def find_delimiter(text: str) -> str:
     Of several, the one with most such rows is taken, then one that makes two columns, then the one rarer in texts. A
     first line such as `sep=;`, which spreadsheets know, names it.
     """
-    if named := re.match(r"sep=([,;\t])\r?\n", text):
+    if named := re.match(r"sep=([,;\t])\r?\n", text, re.IGNORECASE):
         return named[1]
     found = []
     for preference, delimiter in enumerate((",", ";", "\t")):
@@ -170,7 +170,7 @@ def csv_rows(blocks: Blocks, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     line = 1
     try:
         for row in long_rows(reader):
-            if row and not (line == 1 and row == ["sep=", ""]):
+            if row and not (line == 1 and [cell.lower() for cell in row] == ["sep=", ""]):
                 yield line, row
             line = reader.line_num + 1
     except csv.Error as error:

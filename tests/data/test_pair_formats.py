@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from seq2seq_attn.data import columnar_file, table_file
-from seq2seq_attn.data.columns import Column
+from seq2seq_attn.data.columns import Column, guess_columns
 from seq2seq_attn.data.pair_formats import pair_file
 from seq2seq_attn.data.store import pair_source
 from seq2seq_attn.errors import UserError
@@ -83,7 +83,7 @@ def test_a_csv_file_of_any_spreadsheet_is_read(options: dict[str, Any], tmp_path
 def test_a_csv_file_may_name_its_delimiter_in_its_first_line(delimiter: str, tmp_path: Path) -> None:
     rows = [("french", "english"), ("a; b, c", "d; e, f\tg"), ("h; i, j", "k; l, m\tn")]
     file = write_csv(tmp_path / "a.csv", rows, delimiter=delimiter)
-    named = write_lines(tmp_path / "b.csv", f"sep={delimiter}", *file.read_text("utf-8").splitlines())
+    named = write_lines(tmp_path / "b.csv", f"Sep={delimiter}", *file.read_text("utf-8").splitlines())
     expected = [("d; e, f\tg", "a; b, c"), ("k; l, m\tn", "h; i, j")]
     assert read(named) == Records(expected, ("column english", "column french"), True, (1, 0))
 
@@ -102,6 +102,10 @@ def test_a_csv_file_may_name_its_delimiter_in_its_first_line(delimiter: str, tmp
         ("en_GB\ten", ("en", "en_GB"), True),
         ("fra_Latn\teng_Latn", ("en", "fr"), True),
         ("zh-Hant-TW\tspa", ("es", "zh"), True),
+        ("pt_PT\tpt-BR", ("pt_BR", "pt-PT"), True),
+        ("zh_Hant\tzh_Hans", ("zh-Hans", "zh-Hant"), True),
+        ("fre\teng", ("en", "fr"), True),
+        ("cat_Latn\tEnglish", ("en", "ca"), True),
     ],
 )
 def test_a_header_is_recognised_and_chooses_the_columns(
@@ -124,6 +128,8 @@ def test_a_header_is_recognised_and_chooses_the_columns(
         (("German", "eng_Latn"), (None, None)),
         (("de", "en", "x"), (None, 3)),
         (("fr", "de"), (None, "de")),
+        (("nb", "en"), (None, None)),
+        (("Bulgarian", "English"), (None, None)),
     ],
 )
 def test_a_column_named_by_another_language_is_not_taken_by_its_position(
@@ -142,6 +148,70 @@ def test_a_column_named_by_another_language_is_not_taken_by_its_position(
     assert read(file, names[0], names[1]).pairs == [("a", "b")]
 
 
+@pytest.mark.parametrize(
+    ("names", "languages", "chosen"),
+    [
+        (("id", "translation.en", "translation.id"), ("en", "id"), (1, 2)),
+        (("ID", "English", "Indonesian"), ("en", "id"), (1, 2)),
+        (("id", "source", "target"), ("en", "id"), (1, 2)),
+        (("No", "English", "Norwegian"), ("en", "no"), (1, 2)),
+        (("en", "id"), ("en", "id"), (0, 1)),
+        (("input", "output", "source"), ("en", "fr"), (0, 1)),
+        (("en", "fr_FR", "fr_CA"), ("en", "fr-CA"), (0, 2)),
+        (("en", "fr_FR", "fr"), ("en", "fr-CA"), (0, 2)),
+        (("en", "fr_FR", "fr_CA"), ("en", "fr"), None),
+        (("en", "zh_TW"), ("en", "zh-CN"), None),
+        (("en_id", "en_text", "fr_id", "fr_text"), ("en", "fr"), None),
+        (("EN_ID", "EN_TEXT", "FR_ID", "FR_TEXT"), ("en", "fr"), None),
+        (("article", "title"), ("title", "article"), (1, 0)),
+    ],
+)
+def test_names_of_one_form_are_chosen_and_unclear_ones_are_not(
+    names: tuple[str, ...], languages: tuple[str, str], chosen: tuple[int, int] | None
+) -> None:
+    assert guess_columns(names, languages) == chosen
+
+
+@pytest.mark.parametrize(
+    ("rows", "columns", "pairs"),
+    [
+        (
+            (("eng", "Hello", "fra", "Bonjour"), ("eng", "Cat", "fra", "Chat")),
+            (2, 4),
+            [("Hello", "Bonjour"), ("Cat", "Chat")],
+        ),
+        (
+            (("eng", "Hello", "fra", "Bonjour"), ("eng", "Cat", "fra", "Chat")),
+            (None, None),
+            [("eng", "Hello"), ("eng", "Cat")],
+        ),
+        ((("it", "es"), ("cane", "perro")), (1, 2), [("it", "es"), ("cane", "perro")]),
+    ],
+)
+def test_names_of_languages_in_the_data_make_no_header(
+    rows: tuple[tuple[str, ...], ...], columns: tuple[Column, Column], pairs: list[tuple[str, str]], tmp_path: Path
+) -> None:
+    for file in (write_csv(tmp_path / "a.csv", rows), write_csv(tmp_path / "a.tsv", rows, delimiter="\t")):
+        found = read(file, *columns)
+        assert (found.pairs, found.has_header) == (pairs, False)
+
+
+@pytest.mark.parametrize("names", [("id", "question", "answer"), ("en_id", "en_text", "fr_id", "fr_text")])
+def test_names_of_three_columns_that_say_nothing_are_refused(names: tuple[str, ...], tmp_path: Path) -> None:
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.Table.from_pylist([dict(zip(names, "abcd", strict=False))]), file)
+    assert refused(file).startswith(f"a.parquet has the columns {', '.join(names)}, and data.source_language=en")
+    assert read(file, names[1], names[2]).pairs == [("b", "c")]
+
+
+def test_two_columns_of_other_names_are_taken_by_their_position(tmp_path: Path) -> None:
+    file = tmp_path / "a.parquet"
+    pq.write_table(pa.Table.from_pylist([{"en": "a", "summary": "b"}]), file)
+    assert read(file, languages=("article", "title")).pairs == [("a", "b")]
+    pq.write_table(pa.Table.from_pylist([{"question": "a", "answer": "b"}]), file)
+    assert read(file).pairs == [("a", "b")]
+
+
 @pytest.mark.parametrize("first", ["en\tla", "fr\ta", "source\tla source", "Source\tsource", "English.\tFrench."])
 def test_a_first_pair_that_looks_a_little_like_a_header_is_a_pair(first: str, tmp_path: Path) -> None:
     found = read(write_lines(tmp_path / "a.tsv", first, "a\tb"))
@@ -157,6 +227,7 @@ def test_a_first_pair_that_looks_a_little_like_a_header_is_a_pair(first: str, tm
         (("id", "fr", "x"), (None, "id"), False, None),
         (("en", "fr"), ("fr", "en"), False, ("b", "a")),
         (("url", "Sentence", "en", "fr"), (None, None), True, ("b", "b")),
+        (("url", "en", "fr"), (None, None), True, ("b", "c")),
         (("en", "fr"), (None, None), True, ("a", "b")),
         (("id", "x", "y"), (None, None), True, None),
     ],
