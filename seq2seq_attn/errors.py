@@ -15,6 +15,9 @@ from seq2seq_attn.text import printable
 EXIT_CODE = 2  # of a user error; others are what a shell reports
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 # what Python says of a constructor
+ABSTRACT = re.compile(
+    r"Can't instantiate abstract class (\w+) (?:with|without an implementation for) abstract methods? (.+)"
+)
 LACKING = re.compile(r"(\w+)\.__init__\(\) missing \d+ required (?:keyword-only|positional) arguments?: (.*)")
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -59,6 +62,8 @@ def sentence_of(error: BaseException) -> str | None:
             return f"The option '{key}' has no value; set it: `{command()} {key}=...`"
         if name.startswith("Interpolation") and key is not None:
             return f"The option '{key}' cannot be worked out: {one_line(str(cause))}"
+        if name == "InstantiationException" and (abstract := ABSTRACT.match(str(cause.__cause__))):
+            return f"{abstract[1]} defines no {abstract[2]}, which such a part needs; add it to the class"
         if name == "InstantiationException" and (lacking := LACKING.match(str(cause.__cause__))):
             return (
                 f"{lacking[1]} is built without {lacking[2]}, which it needs; give it in the YAML file that chooses "

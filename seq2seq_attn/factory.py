@@ -7,6 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from torch import nn
+
 from seq2seq_attn.errors import UserError
 
 
@@ -24,7 +26,7 @@ def build_part(part: partial[Any], **sizes: Any) -> Any:
     """Build a part of a model from its partial and the sizes that its parent knows.
 
     Raises:
-        UserError: if the configuration sets a size that the parent passes.
+        UserError: if the configuration sets a size that the parent passes, or the class does not initialise its base.
     """
     twice = sorted(set(part.keywords) & set(sizes))
     if twice:
@@ -32,4 +34,16 @@ def build_part(part: partial[Any], **sizes: Any) -> Any:
             f"{part.func.__name__} gets {twice[0]} from the module around it; remove '{twice[0]}' from its options"
         )
     names = named_arguments(part)
-    return part(**{name: value for name, value in sizes.items() if name in names})
+    try:
+        built = part(**{name: value for name, value in sizes.items() if name in names})
+    except AttributeError as error:
+        if "before Module.__init__() call" not in str(error):
+            raise
+        raise not_initialised(part) from error
+    if isinstance(built, nn.Module) and "_modules" not in vars(built):
+        raise not_initialised(part)
+    return built
+
+
+def not_initialised(part: partial[Any]) -> UserError:
+    return UserError(f"{part.func.__name__}.__init__ does not call super().__init__(); call it first")

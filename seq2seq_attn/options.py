@@ -11,7 +11,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
@@ -19,6 +19,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from hydra.core.hydra_config import HydraConfig
 from hydra.utils import get_class, get_object
 from omegaconf import DictConfig, OmegaConf
 
@@ -113,8 +114,12 @@ def check_options(config: DictConfig, types: dict[str, Any]) -> None:
 
     Raises:
         UserError: for a value of another type, outside of its range or none of the choices, for an option that the
-            constructor does not take, and for a class that is not of the kind of its slot.
+            constructor does not take, for a class that is not of the kind of its slot, and for an option that has been
+            added on the command line and that nothing reads.
     """
+    if HydraConfig.initialized() and types.keys() >= COMMON.keys():
+        hydra = HydraConfig.get()
+        check_added(config, list(hydra.overrides.task), {*types, *hydra.runtime.choices})
     for name, kind in types.items():
         if name in config and not OmegaConf.is_missing(config, name):
             value = config[name]
@@ -122,6 +127,19 @@ def check_options(config: DictConfig, types: dict[str, Any]) -> None:
                 value = OmegaConf.to_container(value, resolve=name != "choices")
             check(name, value, kind, hint="; `--cfg job` shows the default")
             check_kinds(name, value, name)
+
+
+def check_added(config: DictConfig, overrides: list[str], known: Collection[str]) -> None:
+    """Refuse `+name=value` of the first level unless it has a known name, or another option refers to it."""
+    for override in overrides:
+        key = override.partition("=")[0].lstrip("+")
+        name = key.partition(".")[0]
+        if not override.startswith("+") or name in known or not name.isidentifier():
+            continue
+        if f"${{{name}" not in OmegaConf.to_yaml(config, resolve=False):
+            close = get_close_matches(name, known, n=1)
+            guess = f"did you mean '{close[0]}'?" if close else "leave it out, or let another option refer to it"
+            raise UserError(f"{override} would change nothing, since there is no option '{name}'; {guess}")
 
 
 def check(key: str, value: Any, kind: Any, *, hint: str = "") -> None:

@@ -16,6 +16,7 @@ from hydra.utils import instantiate
 
 from seq2seq_attn.cli import command
 from seq2seq_attn.cli.command import SUBCOMMANDS
+from seq2seq_attn.decoder.decoder import Decoder
 from seq2seq_attn.errors import UserError, reports_user_errors, sentence_of
 from seq2seq_attn.files import replacing
 
@@ -158,6 +159,17 @@ def test_a_class_that_lacks_an_option_of_its_file_is_named() -> None:
     with pytest.raises(InstantiationException) as raised:
         instantiate({"_target_": LOCAL, "k": [], "length_ratio": 1.0})
     assert sentence_of(raised.value) is None  # a bug
+
+
+class NoForward(Decoder):
+    pass
+
+
+def test_a_class_that_lacks_a_method_is_named() -> None:
+    with pytest.raises(InstantiationException) as raised:
+        instantiate({"_target_": f"{__name__}.NoForward"})
+    assert str(sentence_of(raised.value)).startswith("NoForward defines no ")
+    assert str(sentence_of(raised.value)).endswith(", which such a part needs; add it to the class")
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EFBIG])

@@ -31,6 +31,7 @@ from seq2seq_attn.options import (
     Factory,
     argument_types,
     check,
+    check_added,
     check_kinds,
     check_options,
 )
@@ -432,3 +433,23 @@ def test_other_commands_check_before_they_read_the_checkpoint(command: str, over
         config = compose(command, [*given, "ckpt_path=nowhere", override])
     with pytest.raises(UserError, match=f"^{override} must be "):
         {"translate": translate, "evaluate": evaluate, "align": align}[command](config)
+
+
+@pytest.mark.parametrize(
+    ("override", "way_out"),
+    [("+serach=beam", "did you mean 'search'?"), ("++foo.bar=1", "leave it out, or let another option refer to it")],
+)
+def test_an_added_option_that_nothing_reads_is_refused(override: str, way_out: str) -> None:
+    name = override.lstrip("+").partition("=")[0].partition(".")[0]
+    config = OmegaConf.create({"seed": 1, name: 1})
+    with pytest.raises(
+        UserError, match=f"^{re.escape(override)} would change nothing, since there is no option '{name}'"
+    ):
+        check_added(config, ["seed=2", override], TRAIN)
+    with pytest.raises(UserError, match=re.escape(way_out)):
+        check_added(config, [override], TRAIN)
+
+
+def test_an_added_option_of_a_known_name_or_that_another_refers_to_is_let_pass() -> None:
+    config = OmegaConf.create({"width": 3, "seed": "${width}"})
+    check_added(config, ["+width=3", "+seed=4", "+trainer.max_time=1", "+experiment/mine=a", "~callback"], TRAIN)

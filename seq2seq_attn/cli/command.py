@@ -77,6 +77,9 @@ def main() -> None:
         words = [name, *words]
     name = next((" ".join(words[:n]) for n in (2, 1) if " ".join(words[:n]) in SUBCOMMANDS), None)
     if name is None and (longer := [known for known in SUBCOMMANDS if known.startswith(f"{words[0]} ")]):
+        if words[1:2] in (["-h"], ["--help"]):
+            print("\n".join(f"{NAME} {known:20}  {SUBCOMMANDS[known][1]}" for known in longer))
+            return
         raise UserError(f"There is no subcommand '{' '.join(words[:2])}'; choose from: {', '.join(longer)}")
     if name is None:
         close = get_close_matches(" ".join(words[:2]), SUBCOMMANDS, n=1) or get_close_matches(

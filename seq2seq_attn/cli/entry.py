@@ -8,6 +8,7 @@ import select
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -16,12 +17,13 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 
+from seq2seq_attn import __version__
 from seq2seq_attn.cli.choices import config_dir as config_dir_of
 from seq2seq_attn.cli.completion import query_flags
 from seq2seq_attn.cli.config_errors import sentence_of_composition
 from seq2seq_attn.distributed.rank_overrides import is_override, overrides_of_rank
 from seq2seq_attn.distributed.run_lock import UNTIL_EXIT
-from seq2seq_attn.errors import EXIT_CODE, causes, command, sentence_of
+from seq2seq_attn.errors import EXIT_CODE, UserError, causes, command, sentence_of
 from seq2seq_attn.paths import check_file_names, conf_directory, own_folders
 from seq2seq_attn.process import (
     drop_unwritten,
@@ -35,6 +37,10 @@ from seq2seq_attn.process import (
 from seq2seq_attn.text import printable
 
 INTERRUPTED, PIPE_CLOSED = 130, 141
+FLAGS = (  # of Hydra
+    "--help", "--hydra-help", "--version", "--cfg", "--resolve", "--package", "--run", "--multirun",
+    "--shell-completion", "--config-path", "--config-name", "--config-dir", "--experimental-rerun", "--info",
+)  # fmt: skip
 FOLDERS = ("hydra.run.dir", "hydra.sweep.dir", "--config-dir")
 
 
@@ -77,6 +83,10 @@ def main(
             words = [*completion_flags, *words]
         overrides = [word for word in words if is_override(word)]
         flags = [word for word in words if not is_override(word)]
+        if "--version" in flags:
+            print(f"seq2seq-attn {__version__}")
+            return
+        check_flags(flags)
         if "--help" in flags or "-h" in flags:
             overrides.append(f"hydra.help.app_name={json.dumps(command())}")
         overrides += implied(overrides) if implied else []
@@ -96,6 +106,16 @@ def main(
         refuse(sentence)
     finally:
         UNTIL_EXIT.close()
+
+
+def check_flags(flags: Sequence[str]) -> None:
+    """Refuse a flag that Hydra does not have; it would print all of them, under the name of a file."""
+    for word in flags:
+        name = word.partition("=")[0]
+        if name.startswith("--") and not any(known.startswith(name) for known in FLAGS):
+            close = get_close_matches(name, FLAGS, n=1)
+            guess = f"did you mean '{close[0]}'?" if close else f"an option is written {name.lstrip('-')}=VALUE"
+            raise UserError(f"There is no flag '{name}'; {guess}")
 
 
 def from_home(word: str) -> str:

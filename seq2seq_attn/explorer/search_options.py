@@ -84,7 +84,8 @@ def checked(key: str, value: Any, default: OptionValue) -> OptionValue:
         end = key.rpartition(".")[2]
         least, most = SMALLEST.get(end, -MAX_NUMBER), LARGEST.get(end, MAX_NUMBER)
         if not least <= value <= most:
-            raise UserError(f"search.{key}={shown(value)} is out of range here; use a number of at most {most:g}")
+            bound = f"at least {least:g}" if value < least else f"at most {most:g}"
+            raise UserError(f"search.{key}={shown(value)} is out of range here; use a number of {bound}")
         return float(value) if isinstance(default, float) else value
     return value
 

@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any, NamedTuple, final
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.inference.json_fields import MAX_NUMBER, check_int, check_list, check_object, shown
+from seq2seq_attn.inference.json_fields import check_int, check_list, check_object, shown
 from seq2seq_attn.inference.translator import Translation
 
 try:
@@ -111,6 +111,7 @@ def application(endpoint: TranslateEndpoint, address: str, port: int) -> ASGIApp
             f"{hosts[0]} and no Origin, or start the server with host=0.0.0.0"
         )
     app = Starlette(routes=routes, exception_handlers={HTTPException: no_route})
+    app.router.redirect_slashes = False  # an empty answer, where every other is JSON
     return Guard(app, hosts, sentence, lambda _: CONFINED)
 
 
@@ -236,11 +237,13 @@ def parse_request(data: dict[str, Any], most_hypotheses: int) -> TranslationRequ
     prefixes = None if prefix is None else check_texts(prefix, "prefix")
     if prefixes is not None and len(prefixes) != len(texts):
         raise UserError(f"there are {len(texts):,} texts and {len(prefixes):,} prefixes; give one for each, or none")
-    if n_best is not None and check_int(n_best, "n_best", 1, MAX_NUMBER) > most_hypotheses:
+    if isinstance(n_best, int) and n_best > most_hypotheses:
         raise UserError(
             f"n_best={n_best} must be at most {most_hypotheses}, the number that the search of this server finds; "
             "start it with search=beam search.beam_size=... search.num_best=... for more"
         )
+    if n_best is not None:
+        check_int(n_best, "n_best", 1, most_hypotheses)
     return TranslationRequest(texts, n_best, prefixes)
 
 

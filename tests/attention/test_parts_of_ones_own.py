@@ -8,10 +8,12 @@ from typing import Any, ClassVar, final
 
 import pytest
 import torch
-from torch import Tensor
+from configs import attention_factory
+from torch import Tensor, nn
 
 from seq2seq_attn.attention import Attention
 from seq2seq_attn.attention.block import Block
+from seq2seq_attn.attention.gate.gate import Gate
 from seq2seq_attn.attention.normalizer.softmax import SoftmaxNormalizer
 from seq2seq_attn.attention.pattern.full import FullPattern
 from seq2seq_attn.attention.pattern.local import LocalPattern
@@ -20,6 +22,8 @@ from seq2seq_attn.attention.score.additive import AdditiveScore
 from seq2seq_attn.attention.score.dot import DotScore
 from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.attention.state import QueryKeyPositions
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.factory import build_part
 from seq2seq_attn.nn.heads import split_heads
 
 pytestmark = pytest.mark.usefixtures("double")
@@ -114,3 +118,39 @@ def test_every_backend_hides_and_reweighs(score: Any, pattern: Any, causal: bool
     layer.backend = "dense"
     for ours, expected in zip(found, contexts(), strict=True):
         torch.testing.assert_close(ours, expected, rtol=0, atol=1e-12)
+
+
+class NotInitialised(Pattern):
+    def __init__(self) -> None:
+        self.k = 3
+
+
+class NotInitialisedModule(Gate):
+    def __init__(self, dim: int = 3) -> None:
+        self.linear = nn.Linear(dim, dim)
+
+    def forward(self, context: Any, query: Any) -> Any:
+        return context
+
+
+class OfWrongShape(Pattern):
+    def allowed(self, centre: Any, key_position: Any) -> Any:
+        return key_position != centre
+
+
+class OfNumbers(Pattern):
+    def allowed(self, centre: Any, key_position: Any) -> Any:
+        return (key_position != centre[..., None]).float()
+
+
+@pytest.mark.parametrize("kind", [NotInitialised, NotInitialisedModule])
+def test_a_part_that_does_not_initialise_its_base_is_named(kind: Any) -> None:
+    with pytest.raises(UserError, match=f"^{kind.__name__}.__init__ does not call super"):
+        build_part(partial(kind))
+
+
+@pytest.mark.parametrize("kind", [OfWrongShape, OfNumbers])
+def test_a_pattern_that_allows_what_is_no_pair_is_named(kind: Any) -> None:
+    attention = attention_factory("multihead")(query_dim=8, key_dim=8, value_dim=8, layer=0, pattern=partial(kind))
+    with pytest.raises(UserError, match=rf"^{kind.__name__}.allowed returns torch\.\w+ of shape .*, and must return"):
+        attention(torch.randn(2, 5, 8), attention.prepare(torch.randn(2, 5, 8)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from functools import cache
@@ -17,6 +18,8 @@ from omegaconf import OmegaConf
 from seq2seq_attn import __version__
 from seq2seq_attn.cli.choices import groups
 from seq2seq_attn.cli.command import SUBCOMMANDS, main
+from seq2seq_attn.cli.entry import check_flags
+from seq2seq_attn.errors import UserError
 
 OWN = ROOT / "examples" / "own_attention" / "conf"
 COMMANDS = ("train", "translate", "evaluate", "explore")
@@ -252,3 +255,22 @@ def test_help_may_be_cut_by_head() -> None:
             [sys.executable, "-c", code, "--help"], cwd=ROOT, stdout=closed, stderr=subprocess.PIPE, check=False
         )
     assert (ended.returncode, ended.stderr) == (0, b"")
+
+
+@pytest.mark.parametrize(
+    ("flag", "way_out"), [("--hlep", "did you mean '--help'?"), ("--ckpt_path", "an option is written ckpt_path=VALUE")]
+)
+def test_a_flag_that_is_not_there_is_one_sentence(flag: str, way_out: str) -> None:
+    with pytest.raises(UserError, match=re.escape(f"There is no flag '{flag}'; {way_out}")):
+        check_flags(["--config-d", "conf", flag, "RUN"])
+
+
+def test_the_help_of_a_family_of_subcommands_lists_them(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["seq2seq-attn", "compare", "--help"])
+    main()
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split("  ")[0] for line in lines] == [
+        f"seq2seq-attn compare {name}" for name in ("lengths", "runs", "translations")
+    ]

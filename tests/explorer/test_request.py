@@ -81,6 +81,10 @@ def test_what_is_wrong_is_said(change: dict[str, Any], sentence: str) -> None:
         ({"name": "bean"}, "search is 'bean'; choose from: beam, "),
         ({"name": "beam", "beem_size": 5}, "search has no option 'beem_size'; it has: "),
         ({"name": "beam", "beam_size": 65}, "search.beam_size=65 is out of range here; use a number of at most 64"),
+        (
+            {"name": "samples", "temperature": 0},
+            "search.temperature=0 is out of range here; use a number of at least 0",
+        ),
         ({"name": "beam", "beam_size": 2.5}, "search.beam_size=2.5 must be int"),
         ({"name": "beam", "beam_size": 2, "num_best": 3}, "search.num_best=3 must be at least 1 and at most"),
         ({"name": "beam", "limits": {"max_length": 5}}, "search has no option 'limits'"),

@@ -37,7 +37,7 @@ def allowed_pairs(
         query_position = positions.query if request.self_attention else None
         allowed = intersect_masks(allowed, parts.pattern.select(query, keys, allowed, query_position))
     elif centre is not None:
-        allowed = intersect_masks(allowed, parts.pattern.allowed(centre, positions.key)[:, None])
+        allowed = intersect_masks(allowed, parts.pattern.checked(centre, positions.key)[:, None])
     return intersect_masks(allowed, parts.score.visible(positions))
 
 

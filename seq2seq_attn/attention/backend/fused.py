@@ -262,6 +262,6 @@ def pattern_bias(
 ) -> Float[Tensor, "1 1 target source"]:
     """Return 0 where the pattern allows a pair, -inf elsewhere."""
     rows, positions = (torch.arange(length, device=device) for length in (target, source))
-    allowed = pattern.allowed(aligned_position(rows, pattern.length_ratio)[None], positions)[:, None]
+    allowed = pattern.checked(aligned_position(rows, pattern.length_ratio)[None], positions)[:, None]
     allowed = allowed & (positions <= rows[:, None]) if causal else allowed
     return torch.zeros(allowed.shape, dtype=dtype, device=device).masked_fill_(~allowed, -math.inf)

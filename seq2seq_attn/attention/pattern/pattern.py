@@ -9,6 +9,7 @@ from collections.abc import Hashable, Sequence
 from fractions import Fraction
 from typing import ClassVar, TypeVar
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -76,6 +77,20 @@ class Pattern(nn.Module, ABC):
     ) -> Bool[Tensor, "#batch target source"]:
         """Return which keys, the same for all queries or those of each, a query with this centre may attend to."""
         raise NotImplementedError(f"{type(self).__name__} defines no `allowed`")
+
+    def checked(self, centre: Tensor, key_position: Tensor) -> Bool[Tensor, "#batch target source"]:
+        """Return what `allowed` does.
+
+        Raises:
+            UserError: if that is of another type or shape, which would be spread over the wrong dimensions.
+        """
+        allowed = self.allowed(centre, key_position)
+        if allowed.dtype != torch.bool or allowed.ndim != 3:
+            raise UserError(
+                f"{type(self).__name__}.allowed returns {allowed.dtype} of shape {tuple(allowed.shape)}, and must "
+                "return booleans of shape (batch or 1, target, source); compare centre[..., None] with key_position"
+            )
+        return allowed
 
     def select(
         self,
