@@ -53,6 +53,8 @@ def chosen(paths: list[str], last: int | None, best: int | None) -> list[Path]:
         if len({file.resolve() for file in files}) < max(2, len(files)):
             raise UserError("an average is of two files at least, all different; give more, or RUN --last N")
         return files
+    if missing := next((path for path in paths if not Path(path).exists()), None):
+        raise UserError(f"{missing} does not exist; give a run folder")
     if len(paths) != 1 or not Path(paths[0]).is_dir():
         raise UserError(f"--last and --best choose from one run folder, got {' '.join(paths)}")
     saved = validated(Path(paths[0]))

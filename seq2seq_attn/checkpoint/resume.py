@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.checkpoint.checkpoint_file import is_checkpoint_of, read_latest
@@ -54,6 +56,11 @@ def starting_point(composed: DictConfig, run_dir: Path) -> Resumed | None:
     if composed.resume == "auto":
         found = read_latest(run_dir / "checkpoints")
         log.info(f"The run {'starts' if found is None else 'resumes'} in {run_dir}")
+        if found is None and folder_is_of_the_time():
+            log.warning(
+                "resume=auto starts a run in a folder that is named by the time, so the same command will not find it; "
+                "give hydra.run.dir=FOLDER as well"
+            )
     if found is None and composed.ckpt_path is not None:
         found = find_checkpoint(composed.ckpt_path), None
     is_own = found is not None and is_checkpoint_of(found[0], run_dir)
@@ -64,6 +71,13 @@ def starting_point(composed: DictConfig, run_dir: Path) -> Resumed | None:
     file, content = found
     checkpoint = read_checkpoint(file, content)
     return Resumed(file, checkpoint, changes(checkpoint["config"], plain(composed)))
+
+
+def folder_is_of_the_time() -> bool:
+    """Return whether Hydra has made the run folder of a single run anew, without a name on the command line."""
+    if not HydraConfig.initialized() or HydraConfig.get().mode != RunMode.RUN:
+        return False
+    return not any(override.startswith("hydra.run.dir=") for override in HydraConfig.get().overrides.hydra)
 
 
 def results_of_complete(composed: DictConfig, run_dir: Path) -> dict[str, Any] | None:

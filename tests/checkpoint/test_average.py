@@ -181,6 +181,9 @@ def test_what_cannot_be_averaged_is_refused_in_a_sentence(tmp_path: Path, capsys
         assert "name the files to average instead" in said
     assert "an average is of two files at least, all different" in refused(capsys, a, a, *out)
     assert f"--last and --best choose from one run folder, got {a}" in refused(capsys, a, "--last", 2, *out)
+    assert (
+        refused(capsys, tmp_path / "no", "--last", 2, *out) == f"{tmp_path / 'no'} does not exist; give a run folder\n"
+    )
     few = refused(capsys, run, "--last", 3, *out)
     assert few.startswith(f"--last 3 is not possible: {run} has 2 checkpoints of different validations, and an average")
     assert few.endswith(

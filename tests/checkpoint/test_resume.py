@@ -10,6 +10,7 @@ import time
 from itertools import pairwise
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,8 +18,11 @@ import pytorch_lightning as pl
 import torch
 from checkpoint.test_checkpoint_file import flip_bit
 from configs import built, composed
+from hydra.types import RunMode
+from omegaconf import OmegaConf
 from small_run import CALLBACKS, KilledError, assert_same_run, begun, run_here, said, start, stopped_and_resumed, told
 
+from seq2seq_attn.checkpoint import resume
 from seq2seq_attn.checkpoint.checkpoint_file import write_checkpoint
 from seq2seq_attn.checkpoint.exact_resume import correct_counters, restore_metrics
 from seq2seq_attn.checkpoint.load import read_checkpoint
@@ -378,3 +382,22 @@ def losses(folder: Path) -> dict[tuple[int, int], set[str]]:
         if line.stage == "train":
             found.setdefault((line.rank, line.step), set()).add(line.loss)
     return found
+
+
+@pytest.mark.parametrize(
+    ("mode", "overrides", "expected"),
+    [
+        (RunMode.RUN, [], True),
+        (RunMode.RUN, ["hydra.run.dir=runs/train/mine"], False),
+        (RunMode.MULTIRUN, ["hydra.mode=MULTIRUN"], False),  # numbers name the folders of jobs
+    ],
+)
+def test_a_run_that_the_same_command_will_not_find_is_warned_of(
+    mode: RunMode, overrides: list[str], expected: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:  # fmt: skip
+    hydra = SimpleNamespace(mode=mode, overrides=SimpleNamespace(hydra=overrides))
+    monkeypatch.setattr(resume.HydraConfig, "initialized", lambda: True)
+    monkeypatch.setattr(resume.HydraConfig, "get", lambda: hydra)
+    assert resume.starting_point(OmegaConf.create({"resume": "auto", "ckpt_path": None}), tmp_path) is None
+    assert ("named by the time" in caplog.text) == expected
