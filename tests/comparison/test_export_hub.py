@@ -22,7 +22,7 @@ from small_checkpoint import SENTENCES, write_checkpoint
 from seq2seq_attn.checkpoint import export_safetensors
 from seq2seq_attn.checkpoint.published import without_folders
 from seq2seq_attn.comparison import export_hub as script
-from seq2seq_attn.comparison.export_hub import card_options, command_of, export
+from seq2seq_attn.comparison.export_hub import card_options, chosen_maps, command_of, export
 from seq2seq_attn.comparison.model_card import OPTIONS, Known, card, papers
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.evaluation.evaluate import evaluate
@@ -471,3 +471,17 @@ def test_help_lists_the_options_of_the_card(capsys: pytest.CaptureFixture[str]) 
         script.main(["--help"])
     said = capsys.readouterr().out
     assert all(f"  {name}=" in said for name in OPTIONS)
+
+
+def test_no_picture_behind_a_link_is_published(tmp_path: Path) -> None:
+    maps = tmp_path / "elsewhere" / "step_000010"
+    maps.mkdir(parents=True)
+    imsave(maps / "cross_0_0.png", np.full((2, 3), 1.0))
+    assert set(chosen_maps(maps)) == {"attention_0.png"}
+    (tmp_path / "step").symlink_to(maps)
+    (tmp_path / "maps").symlink_to(tmp_path / "elsewhere")
+    assert not chosen_maps(tmp_path / "step")
+    assert not chosen_maps(tmp_path / "maps" / "step_000010")
+    (maps / "cross_0_0.png").unlink()
+    os.mkfifo(maps / "cross_0_0.png")
+    assert not chosen_maps(maps)

@@ -72,6 +72,25 @@ def test_figures_that_no_run_writes_leave_it_out_alone(tmp_path: Path, figures: 
     assert ([run.name for run in runs], left_out.name) == (["runs/0"], "runs/1")
 
 
+def test_a_step_that_is_no_number_is_no_figure_of_a_log(tmp_path: Path) -> None:
+    log = tmp_path / "metrics.csv"
+    log.write_text("epoch,step,train/loss,val/bleu\n0,nan,nan,3\n1,9,inf,4\n", encoding="utf-8")
+    first, second = read.read_log(log)
+    assert (first.keys(), second) == ({"epoch", "train/loss", "val/bleu"}, {"epoch": 1, "step": 9, "val/bleu": 4})
+
+
+def test_options_of_a_strangers_metric_have_the_bounds_of_ones_own() -> None:
+    options = {
+        "_target_": "seq2seq_attn.metric.chrf.CHRF",
+        "char_order": 10**8,
+        "word_order": 0,
+        "beta": 2,
+        "lowercase": False,
+    }
+    with pytest.raises(UserError, match=r"^metric.char_order=100000000 must be int in \[1, 1000\]"):
+        build(options, "metric", Path("config.yaml"))
+
+
 @pytest.mark.parametrize("name", ["results.json", "translations.tsv", "metrics.csv", "evaluation.json", "train.log"])
 def test_a_pipe_in_the_place_of_a_file_is_not_read(tmp_path: Path, name: str) -> None:
     write_run(tmp_path / "runs" / "0", "sparse", spoilt(4))

@@ -161,6 +161,7 @@ def test_a_column_named_by_another_language_is_not_taken_by_its_position(
         (("en", "fr_FR", "fr"), ("en", "fr-CA"), (0, 2)),
         (("en", "fr_FR", "fr_CA"), ("en", "fr"), None),
         (("en", "zh_TW"), ("en", "zh-CN"), None),
+        (("id", "English", "x"), ("en", "id"), None),
         (("en_id", "en_text", "fr_id", "fr_text"), ("en", "fr"), None),
         (("EN_ID", "EN_TEXT", "FR_ID", "FR_TEXT"), ("en", "fr"), None),
         (("article", "title"), ("title", "article"), (1, 0)),
@@ -212,7 +213,9 @@ def test_two_columns_of_other_names_are_taken_by_their_position(tmp_path: Path) 
     assert read(file).pairs == [("a", "b")]
 
 
-@pytest.mark.parametrize("first", ["en\tla", "fr\ta", "source\tla source", "Source\tsource", "English.\tFrench."])
+@pytest.mark.parametrize(
+    "first", ["no\tit", "id\tit", "en\tla", "fr\ta", "source\tla source", "Source\tsource", "English.\tFrench."]
+)
 def test_a_first_pair_that_looks_a_little_like_a_header_is_a_pair(first: str, tmp_path: Path) -> None:
     found = read(write_lines(tmp_path / "a.tsv", first, "a\tb"))
     assert (len(found.pairs), found.has_header, found.origins) == (2, False, ("column 1", "column 2"))

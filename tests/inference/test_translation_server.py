@@ -457,6 +457,7 @@ def test_on_every_network_any_host_is_answered_and_no_page(gated: Gated) -> None
 
 def test_every_answer_confines_a_browser_and_another_path_or_method_is_named(server: Running) -> None:
     found, health = server.served.ask("GET", "/translate"), server.served.ask("GET", "/health")
+    assert server.served.ask("POST", "/translate/", b"{}", content_type="application/json").status == 404
     missing = server.served.ask("GET", "/")
     assert (found.status, found.headers["allow"], missing.status) == (405, "POST", 404)
     assert found.json == missing.json == {"error": "The server answers POST /translate and GET /health"}
