@@ -406,7 +406,10 @@ def test_within_another_score_it_scores_only() -> None:
         ("score.rotary_dim=3", r"attention\.score\.rotary_dim=3 must be an even number of at least 2, .*"),
         ("score.rotary_dim=0", r"attention\.score\.rotary_dim=0 must be an even number of at least 2, .*"),
         ("project_values=false", r"LatentScore needs attention\.project_values=true, .* for values as they are"),
-        ("num_kv_heads=1", r"LatentScore takes no attention\.num_kv_heads=1; use attention/score=scaled_dot"),
+        (
+            "num_kv_heads=1",
+            r"LatentScore takes no attention\.num_kv_heads=1; leave it null, or use attention/score=scaled_dot",
+        ),
     ],
 )
 def test_what_it_cannot_do_is_refused(override: str, message: str) -> None:

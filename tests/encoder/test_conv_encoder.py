@@ -123,7 +123,8 @@ def test_weights_start_with_the_papers_standard_deviations() -> None:
 
 def test_an_even_window_is_refused() -> None:
     sentence = (
-        r"^encoder\.kernel_size=4 is even, but a window has equally many positions on both sides; use an odd number$"
+        r"^model.encoder.kernel_size=4 is even, but a window has equally many positions on both sides; use an odd "
+        r"number$"
     )
     with pytest.raises(UserError, match=sentence):
         fresh(kernel_size=4)
