@@ -36,6 +36,7 @@ class Table(PairFile):
     """
 
     delimiter: str
+    way_out = "the name of a file of another format must end in .csv, .jsonl or .parquet"
 
     def _choose(self, choice: Choice, line: int, first: list[str], second: Sequence[str] = ()) -> None:
         has_only_text = choice.one_side and text_column(first) is not None
@@ -46,10 +47,7 @@ class Table(PairFile):
             )
         if len(first) < 2 and not has_only_text:
             columns = f"{DELIMITERS[self.delimiter]}-separated column{'s' * (len(first) != 1)}"
-            raise UserError(
-                f"{self.path}, line {line}: {len(first)} {columns}, and a pair needs two; the name of a file of "
-                "another format must end in .csv, .jsonl or .parquet"
-            )
+            raise UserError(f"{self.path}, line {line}: {len(first)} {columns}, and a pair needs two; {self.way_out}")
         self.width, self.has_header = len(first), is_header(first, choice, second)
         self.positions = choose_columns(self.path, first, choice, self.has_header)
         shows_names = self.has_header and not has_only_text
@@ -100,6 +98,8 @@ class TabSeparatedFile(Table):
 @final
 class CsvFile(Table):
     """A file of comma-, semicolon- or tab-separated values, where quotation marks may enclose line ends."""
+
+    way_out = "separate them by commas, semicolons or tabs"
 
     def __init__(self, path: Path, choice: Choice) -> None:
         super().__init__(path)

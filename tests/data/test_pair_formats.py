@@ -278,7 +278,7 @@ def test_columns_are_chosen_by_number_or_name_with_and_without_a_header(tmp_path
             "line 3: not CSV (unexpected end of data); close the quotation mark",
         ),
         ("a.csv", ["en,fr", '"a "b" c",d'], "line 2: not CSV (',' expected after '\"'); close the quotation mark"),
-        ("a.csv", ["only", "one"], "line 1: 1 comma-separated column, and a pair needs two; the name of a file of "),
+        ("a.csv", ["only", "one"], "line 1: 1 comma-separated column, and a pair needs two; separate them by commas, "),
         ("a.csv", ["", ""], "line 1: 0 comma-separated columns, and a pair needs two"),
         (
             "a.txt",
