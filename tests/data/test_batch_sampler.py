@@ -215,13 +215,14 @@ def test_a_share_of_the_rows_is_read_once_in_the_batches_of_one_device(num_repli
 @pytest.mark.parametrize("num_replicas", [2, 3])
 def test_the_batches_of_one_device_are_shared_over_the_ends_of_shards(num_replicas):
     shards = [Lengths(*np.random.default_rng(n).integers(1, 30, (2, 17))) for n in range(3)]
-    options = {"batch_tokens": 150, "shuffle": False, "seed": 1, "single_device_batches": True}
-    samplers = [
-        TokenBatchSampler(shards, rank=rank, num_replicas=num_replicas, **options) for rank in range(num_replicas)
-    ]
-    assert len({len(list(sampler)) for sampler in samplers}) == 1
-    rows = sorted(row for sampler in samplers for batch in sampler for row in batch)
-    assert rows == list(range(51))
+    for batch_tokens in range(80, 400, 40):  # so that a shard has even and odd numbers of batches
+        options = {"batch_tokens": batch_tokens, "shuffle": False, "seed": 1, "single_device_batches": True}
+        samplers = [
+            TokenBatchSampler(shards, rank=rank, num_replicas=num_replicas, **options) for rank in range(num_replicas)
+        ]
+        assert len({len(list(sampler)) for sampler in samplers}) == 1
+        rows = sorted(row for sampler in samplers for batch in sampler for row in batch)
+        assert rows == list(range(51))
 
 
 def test_training_and_evaluation_have_cuts_of_their_own_in_the_cache(tmp_path):
