@@ -247,7 +247,7 @@ def test_a_sample_ends_where_the_model_returns_nan(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_mass_of_a_large_vocabulary_is_summed_in_float64() -> None:
-    log_probs = torch.zeros(1, 100_001)
+    log_probs = torch.zeros(1, 100_001, dtype=torch.float32)
     log_probs[0, 0] = 20.0  # then float32 would lose all others
     uniforms = torch.linspace(0.9998, 0.99999, 40, dtype=torch.float64)
     expected = uniforms * (math.exp(20.0) + 100_000) - math.exp(20.0)
