@@ -132,14 +132,18 @@ def check_options(config: DictConfig, types: dict[str, Any]) -> None:
 def check_added(config: DictConfig, overrides: list[str], known: Collection[str]) -> None:
     """Refuse `+name=value` of the first level unless it has a known name, or another option refers to it."""
     for override in overrides:
-        key = override.partition("=")[0].lstrip("+")
-        name = key.partition(".")[0]
+        name = key_of(override).partition(".")[0]
         if not override.startswith("+") or name in known or not name.isidentifier():
             continue
         if f"${{{name}" not in OmegaConf.to_yaml(config, resolve=False):
             close = get_close_matches(name, known, n=1)
             guess = f"did you mean '{close[0]}'?" if close else "leave it out, or let another option refer to it"
             raise UserError(f"{override} would change nothing, since there is no option '{name}'; {guess}")
+
+
+def key_of(override: str) -> str:
+    """Return what an override sets: `attention@self_attention` of `+attention@self_attention=sparse`."""
+    return override.partition("=")[0].lstrip("+~")
 
 
 def check(key: str, value: Any, kind: Any, *, hint: str = "") -> None:

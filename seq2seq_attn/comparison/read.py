@@ -28,9 +28,9 @@ MOST_NESTED = 100  # lists and groups in a YAML file
 
 
 DAMAGED = (  # errors of files that no run has written so
-    *(ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, RecursionError, OSError),
-    *(csv.Error, yaml.YAMLError),
-)
+    ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, RecursionError, OSError, csv.Error,
+    yaml.YAMLError,
+)  # fmt: skip
 
 
 class LeftOut(NamedTuple):

@@ -33,7 +33,7 @@ from seq2seq_attn.inference.precision import precision_plugin
 from seq2seq_attn.metric.attention import AttentionFigures
 from seq2seq_attn.metric.confidence import check_bootstrap
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
-from seq2seq_attn.options import EVALUATE, check_options, typed
+from seq2seq_attn.options import EVALUATE, check_options, key_of, typed
 from seq2seq_attn.paths import conf_directory
 from seq2seq_attn.process import quieten
 from seq2seq_attn.text import printable
@@ -285,7 +285,7 @@ def given_options(name: str, options: DictConfig) -> set[str]:
     own = [(stem, of_file) for stem, of_file in same if stem == name]  # other files of the metric give its options
     differing = [{option for option in values if values[option] != of_file.get(option)} for _, of_file in own or same]
     words = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
-    keys = {word.partition("=")[0].lstrip("+~") for word in words}
+    keys = set(map(key_of, words))
     # `${metric.rouge1.tokenize}` of rouge2 is as given as that of rouge1
     named = {option for option in values if {f"metric.{name}.{option}", str(values[option])[2:-1]} & keys}
     return named | min(differing, key=len, default=set(values))

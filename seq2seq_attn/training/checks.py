@@ -27,7 +27,7 @@ from seq2seq_attn.distributed.rank_overrides import is_first
 from seq2seq_attn.distributed.run_lock import BEST
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.factory import named_arguments
-from seq2seq_attn.options import class_named, typed
+from seq2seq_attn.options import class_named, key_of, typed
 from seq2seq_attn.paths import conf_directory
 from seq2seq_attn.position.position_encoding import PositionEncoding
 from seq2seq_attn.search.limits import Limits
@@ -307,10 +307,6 @@ def check_slots(model: str, overrides: list[str]) -> None:
 def slot_of(override: str) -> str:
     """Return the slot: `self_attention` of `attention@self_attention=sparse` or `self_attention.dropout=0.1`."""
     return key_of(override).rpartition("@")[2].partition(".")[0].partition("/")[0]
-
-
-def key_of(override: str) -> str:
-    return override.partition("=")[0].lstrip("+~")
 
 
 def check_metrics(data: Any, metrics: Any) -> None:

@@ -431,8 +431,8 @@ def prepare_text(
         reject(folder, split, rejected, counts[split], max_rejected)
         if not counts[split]["pairs read"]:
             names = ", ".join(str(file) for source in files for file in source.files)
-            none = "" if split == "train" else ", or none"
-            raise UserError(f"{names} has no text for the split {split}; give a file or a split that has some{none}")
+            or_none = "" if split == "train" else ", or none"
+            raise UserError(f"{names} has no text for the split {split}; give a file or a split that has some{or_none}")
     given = [split for split in parts if split != "train"]
     label = "all" if list(parts) == ["train"] else "train"
     counts = {label if split == "train" else split: steps for split, steps in counts.items()}
