@@ -127,7 +127,7 @@ def aligned_pair(
     for link in links.split():
         match = GOLD_LINK.fullmatch(link)
         if match is None:
-            raise UserError(f"{location}: '{link}' is no link; write 0-0 for a sure link, 0p0 for a possible one")
+            raise UserError(f"{location}: '{link[:40]}' is no link; write 0-0 for a sure link, 0p0 for a possible one")
         positions = int(match[1]) - start, int(match[3]) - start
         shifted = positions[0] + 2 * start - 1, positions[1] + 2 * start - 1  # as counted from the other start
         way_out = f"set {prefix}gold_start to {1 - start}, or " if is_within(shifted, words) else ""

@@ -105,6 +105,7 @@ def test_a_line_may_have_no_links_and_words_may_be_numbers(tmp_path: Path) -> No
         ("Go ||| Va\n", "0-0\n0-0\n", r"gold has 2 lines and there are 1 pairs"),
         ("Go ||| Va  0-0\n", "0-0\n", r"pairs, line 1: the words '0-0' look like links; put two blanks"),
         ("Go ||| Va 0-0\n", None, r"pairs, line 1: the words '0-0' look like links; put two blanks"),
+        ("Go ||| Va\n", "0-" + "1" * 5_000 + "\n", r"gold, line 1: '0-1{38}' is no link; write 0-0 for a sure link"),
         ("Go ||| Va\n", "0-0 0:0\n", r"gold, line 1: '0:0' is no link; write 0-0 for a sure link"),
         ("Go ||| Va\n", "1-1\n", r"no link 1-1 between 1 and 1 words counted from 0; set gold_start to 1, or correct"),
         ("Go ||| Va\nGo ||| Va\n", "0-0\n9-0\n", r"gold, line 2: there is no link 9-0 .* counted from 0; correct the"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from comparison.made_runs import METRIC, REFERENCES, SOURCES, bleu_of, spoilt, write_run
@@ -100,6 +102,18 @@ def test_a_run_without_translations_is_left_out_alone(tmp_path: Path, capsys: py
     said = capsys.readouterr()
     assert row_of(said.out, "sparse")[2] == f"{bleu_of(spoilt(4)):.1f}"
     assert said.err.startswith(f"left out: {other}: {other / 'translations.tsv'} cannot be read")
+
+
+@pytest.mark.parametrize("results", [["test/bleu"], {"attention": 5}])
+def test_a_run_with_damaged_results_is_left_out_alone(
+    results: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_run(tmp_path / "a", "sparse", spoilt(4))
+    file = write_run(tmp_path / "b", "none", spoilt(2)) / "results.json"
+    whole = json.loads(file.read_text("utf-8"))
+    file.write_text(json.dumps(whole | results if isinstance(results, dict) else results), encoding="utf-8")
+    script.main([str(tmp_path)])
+    assert f"left out: {tmp_path / 'b'}: results.json or config.yaml is damaged (" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("source", ["a b", None])

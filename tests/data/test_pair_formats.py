@@ -86,6 +86,8 @@ def test_a_csv_file_may_name_its_delimiter_in_its_first_line(delimiter: str, tmp
     named = write_lines(tmp_path / "b.csv", f"Sep={delimiter}", *file.read_text("utf-8").splitlines())
     expected = [("d; e, f\tg", "a; b, c"), ("k; l, m\tn", "h; i, j")]
     assert read(named) == Records(expected, ("column english", "column french"), True, (1, 0))
+    wide = (delimiter.join(row) for row in (("id", "french", "english"), ("1", "a", "b"), ("2", "c", "d")))
+    assert read(write_lines(tmp_path / "c.csv", f"SEP={delimiter}", *wide)).pairs == [("b", "a"), ("d", "c")]
 
 
 @pytest.mark.parametrize(
