@@ -117,7 +117,8 @@ def check_saved_config(config: dict[str, Any], file: Path, trust: Trust = ()) ->
     check_saved_options(config, {"model": dict, "search": dict, "data": dict} | LANGUAGES, file)
     cleaning = cleaning_options(config["data"])
     check_saved_options({"data": {"cleaning": cleaning}}, {"data.cleaning": dict}, file)
-    check_saved_options(config, {"guided_alignment": dict | None}, file)
+    optional = {"guided_alignment": dict | None, "choices": dict | None, "choices.attention": str | None}
+    check_saved_options(config, optional, file)
     check_targets(config["data"], "data", file, trust)
     check_targets(config.get("metric", {}), "metric", file, trust)
     build(config["search"], "search", file, trust)

@@ -13,6 +13,7 @@ those with the largest difference of chrF first.
 from __future__ import annotations
 
 import argparse
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
@@ -34,7 +35,7 @@ from seq2seq_attn.comparison.page import check_page
 from seq2seq_attn.comparison.sentence_page import sentence_page
 from seq2seq_attn.comparison.significance import ALPHA, FLOOR, LEAST_DIFFERENCE, is_notable
 from seq2seq_attn.comparison.system import System, check_same_test_set, read_system
-from seq2seq_attn.errors import reports_user_errors
+from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.files import replacing
 from seq2seq_attn.metric.bleu import scorer_of, tokenizer_of
 from seq2seq_attn.metric.chrf import signed_beta
@@ -120,15 +121,16 @@ def metric_of(name: str, systems: Sequence[System], tokenize: str | None = None,
     Args:
         tokenize, lowercase: of BLEU, if not as evaluated.
     """
-    signature = next((system.signatures[name] for system in systems if name in system.signatures), None)
+    evaluated = next((system for system in systems if name in system.signatures), None)
+    signature = None if evaluated is None else evaluated.signatures[name]
     options = {} if signature is None else dict(field.partition(":")[::2] for field in signature.split("|"))
     if name == "chrf":
-        return CHRF(
-            char_order=int(options.get("nc", CHRF.CHAR_ORDER)),
-            word_order=int(options.get("nw", CHRF.WORD_ORDER)),
-            beta=int(options.get("beta", CHRF.BETA)),
-            lowercase=options.get("case") == "lc",
-        )
+        usual = {"nc": CHRF.CHAR_ORDER, "nw": CHRF.WORD_ORDER, "beta": CHRF.BETA}
+        read = {field: options.get(field, str(default)) for field, default in usual.items()}
+        if evaluated is not None and not all(re.fullmatch("[0-9]{1,3}", number) for number in read.values()):
+            raise UserError(f"{evaluated.name} has a damaged signature of chrF ({signature}); evaluate it again")
+        char_order, word_order, beta = map(int, read.values())
+        return CHRF(char_order=char_order, word_order=word_order, beta=beta, lowercase=options.get("case") == "lc")
     if name == "ter":
         by_default = "yes" if signature is None and is_split(language_of(systems)) else "no"
         return TER(

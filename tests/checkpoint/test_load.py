@@ -157,6 +157,16 @@ def test_a_run_of_documents_has_the_cleaning_of_their_sentences() -> None:
         check_saved_config(config, Path("a.ckpt"))
 
 
+@pytest.mark.parametrize("damaged", [[], "multihead", {"attention": 5}, {"attention": ["a"]}])
+def test_choices_that_are_no_names_are_refused(damaged: Any) -> None:
+    composed_config = composed(*SMALLEST)
+    config = {slot: plain(composed_config[slot]) for slot in ("model", "search", "data", "metric")}
+    check_saved_config(config | {"choices": None}, Path("a.ckpt"))
+    check_saved_config(config | {"choices": {"attention": None}}, Path("a.ckpt"))
+    with pytest.raises(UserError, match="holds no choices"):
+        check_saved_config(config | {"choices": damaged}, Path("a.ckpt"))
+
+
 def plain(node: Any) -> Any:
     return OmegaConf.to_container(node, resolve=True) if OmegaConf.is_config(node) else node
 

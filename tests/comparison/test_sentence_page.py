@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from seq2seq_attn.comparison import sentence_page
 from seq2seq_attn.comparison import translations as script
 from seq2seq_attn.comparison.sentence_page import differing, marked, pieces
 from seq2seq_attn.comparison.system import System, read_system
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.metric.chrf import CHRF
 
 SOURCES = ["A cat.", "Two <b>dogs</b> & a man.", "A very long sentence on three women.", "The sea.", "Nothing."]
@@ -215,6 +217,10 @@ def test_chrf_has_the_beta_of_the_evaluation(tmp_path: Path) -> None:
     usual = script.compare([unknown, unknown], ["chrf"], "bootstrap", 50)
     assert usual.results["chrf"][0].score != pytest.approx(results["test/chrf"])
     assert "beta" not in usual.signatures["chrf"]
+    for damaged in ("nc:x|nw:0", "nc:6|nw:-1", "nc:6|nw:0|beta:", "nc:5000|nw:0"):
+        broken = system._replace(signatures={"chrf": damaged})
+        with pytest.raises(UserError, match=f"{re.escape(system.name)} has a damaged signature of chrF"):
+            script.compare([broken, unknown], ["chrf"], "bootstrap", 50)
 
 
 @pytest.mark.parametrize("known", ["evaluation", "config"])
