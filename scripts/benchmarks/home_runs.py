@@ -24,7 +24,7 @@ from seq2seq_attn.errors import UserError, sentence_of
 from seq2seq_attn.files import replacing
 from seq2seq_attn.markdown import code
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
-from seq2seq_attn.training.checks import check_positions
+from seq2seq_attn.training.check_run import check_positions
 from seq2seq_attn.training.guided_alignment import GuidedAlignment
 
 ROOT = Path(__file__).parents[2]

@@ -38,7 +38,7 @@ from seq2seq_attn.paths import conf_directory
 from seq2seq_attn.process import quieten
 from seq2seq_attn.text import printable
 from seq2seq_attn.training.build import build_metrics, sample_references
-from seq2seq_attn.training.checks import check_metrics
+from seq2seq_attn.training.check_options import check_metrics
 from seq2seq_attn.training.results import translation_files, write_translations
 from seq2seq_attn.training.translation_module import TranslationModule
 

@@ -29,7 +29,7 @@ from seq2seq_attn.metric.text_metric import TextMetric
 from seq2seq_attn.nn.precision import NO_FLOAT64
 from seq2seq_attn.objective.objective import Objective
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
-from seq2seq_attn.training.checks import is_one_sided
+from seq2seq_attn.training.check_options import is_one_sided
 from seq2seq_attn.training.devices import fix_order_of_sums, without_requeue
 from seq2seq_attn.training.guided_alignment import GuidedAlignment
 from seq2seq_attn.training.monitor import validation_figures

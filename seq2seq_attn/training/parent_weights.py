@@ -12,7 +12,7 @@ from torch import Tensor
 from seq2seq_attn.checkpoint.resume import changes
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
-from seq2seq_attn.training.checks import NAMED, OF_SHAPES, may_change_shapes
+from seq2seq_attn.training.check_resumed import NAMED, OF_SHAPES, may_change_shapes
 from seq2seq_attn.training.parent import Parent
 from seq2seq_attn.training.translation_module import TranslationModule
 

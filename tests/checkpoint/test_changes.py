@@ -25,7 +25,7 @@ from seq2seq_attn.checkpoint.load import read_checkpoint
 from seq2seq_attn.checkpoint.resume import Change, Resumed, changes, in_folders, read_recorded, results_of_complete
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.scheduler.schedule import cosine, inverse_sqrt
-from seq2seq_attn.training.checks import check_changes
+from seq2seq_attn.training.check_resumed import check_changes
 
 pytestmark = pytest.mark.usefixtures("quiet")
 PAGE = (ROOT / "docs" / "runs.md").read_text("utf-8")

@@ -15,22 +15,24 @@ from omegaconf import OmegaConf
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.search.limits import Limits
-from seq2seq_attn.training.checks import (
+from seq2seq_attn.training.check_options import (
     PARTS,
     TOKENIZER,
     check_best,
     check_config,
-    check_end,
     check_groups,
+    check_rate,
+    check_slots,
+    slot_of,
+)
+from seq2seq_attn.training.check_run import (
+    check_end,
     check_interval,
     check_lengths,
     check_link_figure,
     check_positions,
-    check_rate,
     check_shares,
-    check_slots,
     check_validation,
-    slot_of,
     warn_of_limits,
 )
 

@@ -1,40 +1,23 @@
-"""What a run refuses before it trains: options that do not fit one another, the data, the model or the checkpoint."""
+"""What a run refuses before it reads anything: options that do not fit one another, and options that nothing reads."""
 
 from __future__ import annotations
 
 import logging
-import math
-from collections.abc import Container
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import GradientAccumulationScheduler, StochasticWeightAveraging
-from torch import Tensor, nn
 
-from seq2seq_attn.attention.layer import AttentionLayer
-from seq2seq_attn.checkpoint.average import shapes
-from seq2seq_attn.checkpoint.checkpoint_file import is_checkpoint_of
-from seq2seq_attn.checkpoint.resume import CHOOSING, FIXED, LIMITS, OF_MODEL, Change, Resumed
 from seq2seq_attn.data.cleaning import text_options
-from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.distributed.rank_overrides import is_first
-from seq2seq_attn.distributed.run_lock import BEST
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.factory import named_arguments
 from seq2seq_attn.options import class_named, key_of, typed
 from seq2seq_attn.paths import conf_directory
-from seq2seq_attn.position.position_encoding import PositionEncoding
-from seq2seq_attn.search.limits import Limits
 from seq2seq_attn.training.devices import check_strategy
-from seq2seq_attn.training.monitor import OF_LINKS, PLATEAU
 from seq2seq_attn.training.parent_config import CHOICE
-from seq2seq_attn.training.translation_module import TranslationModule
 
 log = logging.getLogger(__name__)
 SLOTS = {
@@ -45,11 +28,7 @@ SLOTS = {
     "feed_forward": "a Transformer",
 }
 BLEU, TOKENIZED_BLEU = "seq2seq_attn.metric.bleu.BLEU", "seq2seq_attn.metric.tokenized_bleu.TokenizedBLEU"
-OF_SHAPES = ("data", "tokenizer", *OF_MODEL)
-TRAINING = {"loops", "callbacks", "optimizer_states", "lr_schedulers", "global_step", "resume"}
 OWN_RATES = ("sgd", "adafactor")  # optimizers with learning rates of another size than Adam's
-NAMED = 4  # differences, at most
-TOO_LONG = 0.01  # share of the references that the limits of the search may cut
 REFUSED_CALLBACKS = {  # of Lightning, with the reason and the way out
     StochasticWeightAveraging: "whose average no validation scores and no checkpoint keeps; use callback=[default,ema]",
     GradientAccumulationScheduler: (
@@ -263,20 +242,6 @@ def check_one_sided(composed: DictConfig) -> None:
         raise UserError("guided_alignment.links needs two sides, and here the text has one; leave it out")
 
 
-def check_run(module: TranslationModule, datamodule: TranslationDataModule, resumed: Resumed | None) -> None:
-    """Refuse what the model cannot read, or cannot resume from, before anything is written."""
-    if resumed is not None:
-        check_same_model(resumed, module)
-        check_changes(resumed, Path(module.config["paths"]["run_dir"]))
-        check_keeper(resumed, module.config)
-    check_validation(module.config, datamodule.corpus.splits)
-    check_link_figure(module.config, datamodule.links)
-    check_positions(module.model)
-    check_lengths(module.model.max_length, datamodule.longest)
-    if resumed is None and not is_one_sided(module.config):
-        warn_of_limits(getattr(module.search, "limits", None), datamodule)
-
-
 def check_recipe(runtime: Any) -> None:
     """Refuse a recipe that does not exist, and name a corpus and a model that have none: Hydra leaves both out."""
     name, pair = runtime.choices.get("recipe"), f"{runtime.choices.get('data')}_{runtime.choices.get('model')}"
@@ -348,250 +313,3 @@ def warn_of_case(metrics: Any) -> None:
             "data.cleaning.lowercase=true makes the translations lower case, and references keep their case, which "
             f"lowers scores unless they have no capitals; give {' '.join(ways_out)}"
         )
-
-
-def check_same_model(resumed: Resumed, module: TranslationModule) -> None:
-    """Refuse a checkpoint of another model, of another vocabulary, or without a state of training."""
-    file, checkpoint, changed = resumed
-    if not checkpoint.keys() >= TRAINING:
-        raise UserError(
-            f"{file} holds no state of training, as an average or a published model does not, so no run resumes from "
-            "it; give a checkpoint that train.py wrote"
-        )
-    tokens, weights = module.tokenizer.get_state(), module.state_dict()
-    same_tokens = all(
-        is_equal(checkpoint["tokenizer"].get(name), tokens[name]) for name in ("source_model", "target_model")
-    )
-    if not same_tokens or shapes(checkpoint["state_dict"]) != shapes(weights):
-        causes = [str(change) for change in changed if may_change_shapes(change)]
-        named = ", ".join(causes[:NAMED]) or f"its {'weights' if same_tokens else 'vocabulary'}"
-        raise UserError(
-            f"{file} holds another model or vocabulary than the run to train, by {named}; give the options and the "
-            "data of its run, or leave out ckpt_path and resume"
-        )
-
-
-def is_equal(saved: Any, current: Tensor) -> bool:
-    return isinstance(saved, Tensor) and saved.dtype == current.dtype and torch.equal(saved, current)
-
-
-def may_change_shapes(change: Change) -> bool:
-    """Whether it is an option of the model or its vocabulary; those with a fraction, as dropout, change no shape."""
-    return change.key.partition(".")[0] in OF_SHAPES and not isinstance(change.new, float)
-
-
-def check_changes(resumed: Resumed, run_dir: Path) -> None:
-    """Refuse changed options that cannot take effect in a resumed run, and limits that it has passed."""
-    file, checkpoint, changed = resumed
-    other_best = sorted((c for c in changed if c.key in CHOOSING), key=lambda change: CHOOSING.index(change.key))
-    if other_best and is_checkpoint_of(file, run_dir):
-        key, old, new = other_best[0]
-        raise UserError(
-            f"{key}={new} would replace {run_dir}/checkpoints/{BEST}, which was chosen "
-            + (f"without it; leave {key} out" if old is None else f"with {key}={old}; give {key}={old}")
-            + ", or start a new run"
-        )
-    for change in changed:
-        kinds = {change.old, change.new} if change.key == "scheduler._target_" else set()
-        if change.key in FIXED or PLATEAU in kinds or starts_or_ends_momentum(change, checkpoint):
-            raise UserError(
-                f"{change.key}={typed(change.new)} cannot take effect in a resumed run: {file} was trained with "
-                f"{typed(change.old)}; leave it as it was, or start a new run"
-            )
-        if change.key in LIMITS:
-            check_limit(change, checkpoint, file)
-        if change.key == "trainer.accumulate_grad_batches":
-            check_accumulation(change, checkpoint, file)
-
-
-def check_keeper(resumed: Resumed, config: dict[str, Any]) -> None:
-    """Refuse to go on without the callback that has chosen best.ckpt, which the last weights would replace."""
-    best = Path(config["paths"]["run_dir"]) / "checkpoints" / BEST
-    if not is_checkpoint_of(resumed.file, Path(config["paths"]["run_dir"])) or not best.exists():
-        return
-    if has_keeper(resumed.checkpoint["config"]) and not has_keeper(config):
-        raise UserError(
-            f"callback.checkpoint, which has chosen {best}, is missing or switched off, so that the last weights would "
-            "replace it; give callback and trainer.enable_checkpointing as they were, or start a new run"
-        )
-
-
-def has_keeper(config: dict[str, Any]) -> bool:
-    kept = (config.get("callback") or {}).get("checkpoint")
-    return bool(kept and config["trainer"]["enable_checkpointing"])
-
-
-def starts_or_ends_momentum(change: Change, checkpoint: dict[str, Any]) -> bool:
-    """Whether RMSprop would need a state that a checkpoint lacks, or the reverse."""
-    kind = checkpoint["config"]["optimizer"]["_target_"]
-    return change.key == "optimizer.momentum" and kind.endswith("RMSprop") and not (change.old and change.new)
-
-
-def check_limit(change: Change, checkpoint: dict[str, Any], file: Path) -> None:
-    if change.new in (None, -1) or change.key == "trainer.max_time":  # which may be over
-        return
-    trained, unit = checkpoint["global_step"], "step"
-    if change.key == "trainer.max_epochs":
-        trained, unit = checkpoint["loops"]["fit_loop"]["epoch_progress"]["current"]["ready"], "epoch"
-    if change.new < trained:
-        raise UserError(
-            f"{change.key}={change.new} is too few: {file} has reached {unit} {trained}; give {trained} or more, or "
-            "start a new run; this one stays as it is"
-        )
-
-
-def check_accumulation(change: Change, checkpoint: dict[str, Any], file: Path) -> None:
-    progress = checkpoint["loops"]["fit_loop"]["epoch_loop.batch_progress"]
-    done = progress["current"]["processed"]
-    if done % change.new and not progress["is_last_batch"]:
-        raise UserError(
-            f"{change.key}={change.new} does not divide the {done} batches of its epoch that {file} was trained on; "
-            "give a number that does"
-        )
-
-
-def check_validation(config: dict[str, Any], splits: Container[str]) -> None:
-    """Refuse what needs the figures of validations where no sentences are held out for one."""
-    goal = str(config.get("optimized_metric"))
-    for option, needs in (
-        ("scheduler=plateau", config["scheduler"]["_target_"] == PLATEAU),
-        (f"optimized_metric={goal}", goal.startswith("val/")),
-    ):
-        if needs and "val" not in splits:
-            raise UserError(
-                f"{option} needs validations, and no sentences are held out for one; use another choice, or "
-                "data.val_sentences=1000"
-            )
-    if config["scheduler"]["_target_"] == PLATEAU and config["scheduler"].get("factor") == 1:
-        raise UserError("scheduler.factor=1 never lowers the rate; give less, as 0.5, or use scheduler=constant")
-    if config["scheduler"]["_target_"] == PLATEAU and config["trainer"]["limit_val_batches"] == 0:
-        raise UserError(
-            "scheduler=plateau reads the figures of validations, and trainer.limit_val_batches=0 leaves none; leave it "
-            "as it is, or use another scheduler"
-        )
-
-
-def check_link_figure(config: dict[str, Any], links: Container[str]) -> None:
-    """Refuse the loss of links as a figure of validations whose pairs have no links."""
-    callbacks = (config.get("callback") or {}).values()
-    read = [config["monitor"], config.get("optimized_metric"), *(callback.get("monitor") for callback in callbacks)]
-    if "val" not in links and not OF_LINKS.keys().isdisjoint(read):
-        raise UserError(
-            f"{next(iter(OF_LINKS))} needs links of the validation pairs, and guided_alignment has none; choose "
-            "another figure, such as monitor=val/loss"
-        )
-
-
-def check_end(trainer: Any, scheduler: Any) -> None:
-    """Refuse a schedule over the whole run where nothing says how many updates that is.
-
-    Args:
-        scheduler: the partial of a schedule.
-    """
-    if "total_steps" in named_arguments(scheduler) and trainer.max_epochs == trainer.max_steps == -1:
-        raise UserError(
-            f"scheduler={scheduler.func.__name__} must know how long the run is; give trainer.max_epochs or "
-            "trainer.max_steps, or use scheduler=inverse_sqrt"
-        )
-
-
-def check_interval(trainer: Any, datamodule: Any) -> None:
-    """Refuse more batches between validations than an epoch has, where each epoch counts anew, and a time on devices.
-
-    A time has an attribute of its own, private of Lightning 2.6.6.
-    """
-    if trainer._val_check_time_interval is not None and trainer.world_size > 1:
-        raise UserError(
-            f"trainer.val_check_interval is a time, which each of {trainer.world_size} devices reads from its own "
-            "clock, so they would not begin a validation together; give a number of batches, or a share of an epoch as "
-            "0.25"
-        )
-    interval = getattr(trainer, "val_check_interval", None)
-    if not isinstance(interval, int) or trainer.check_val_every_n_epoch is None or not trainer.limit_val_batches:
-        return
-    datamodule.trainer = trainer
-    batches, limit = len(datamodule.train_dataloader()), trainer.limit_train_batches
-    batches = min(batches, limit) if isinstance(limit, int) else int(batches * limit)
-    if "val" in datamodule.corpus.splits and interval > batches:
-        raise UserError(
-            f"trainer.val_check_interval={interval} is more than the {batches} batches of an epoch; give fewer, or add "
-            "trainer.check_val_every_n_epoch=null, with which batches are counted through all epochs"
-        )
-
-
-def check_shares(trainer: Any, datamodule: Any) -> None:
-    """Refuse a share of batches that is none of them, which Lightning finds when it reads the split."""
-    datamodule.trainer = trainer
-    for split in ("train", "val", "test"):
-        share = getattr(trainer, f"limit_{split}_batches")
-        if not isinstance(share, float) or not 0 < share < 1:
-            continue
-        loader = getattr(datamodule, f"{split}_dataloader")()
-        batches = min((len(one) for one in (loader if isinstance(loader, list) else [loader])), default=0)
-        if batches > 0 and share * batches < 1:
-            option = f"limit_{split}_batches" if split == "test" or not trainer.overfit_batches else "overfit_batches"
-            raise UserError(
-                f"trainer.{option}={share} of {batches} batches is less than one; give "
-                f"{math.ceil(1000 / batches) / 1000} or more, or a "
-                "whole number of batches"
-            )
-
-
-def check_positions(model: nn.Module) -> None:
-    """Refuse a relative position that no attention is told of: ConvS2S attends to the source alone."""
-    parts = [p.relative(num_heads=1, head_dim=2) for p in model.modules() if isinstance(p, PositionEncoding)]
-    options = {part.option for part in parts if part is not None}
-    layers = [part for part in model.modules() if isinstance(part, AttentionLayer)]
-    if options and not any(layer.relative is not None for layer in layers):
-        own = next((type(one) for one in layers if not type(one).__module__.startswith("seq2seq_attn.")), None)
-        why = "this model has no self-attention" if own is None else f"{own.__name__}.relative is None"
-        raise UserError(
-            f"position={options.pop()} tells self-attention how far apart two positions are, and {why}; use "
-            "position=sinusoidal, learned or none"
-        )
-
-
-def check_lengths(max_length: int | None, longest: dict[str, tuple[int, int]]) -> None:
-    """Refuse sentences that are longer than the model's positions.
-
-    Args:
-        max_length: positions that the model has; None: any.
-        longest: tokens of the longest source and target of each split, specials included.
-    """
-    needed = max(max(lengths) for lengths in longest.values())
-    if max_length is not None and needed > max_length:
-        split = next(name for name, lengths in longest.items() if max(lengths) == needed)
-        raise UserError(
-            f"the model has positions for {max_length} tokens, and a sentence of {split} has {needed}; give the option "
-            f"max_length={needed} or more (attention.score.max_length, position.max_length), or drop long sentences "
-            "with data.cleaning"
-        )
-
-
-def warn_of_limits(limits: Any, datamodule: Any) -> None:
-    """Warn if one reference of the validation set in a hundred is longer than a translation may be.
-
-    Args:
-        limits: of the search; None: it has none of this kind.
-        datamodule: a `TranslationDataModule`.
-    """
-    if not isinstance(limits, Limits) or "val" not in datamodule.corpus.splits:
-        return
-    shards = list(datamodule.encoded("val"))
-    source, target = (torch.as_tensor(np.concatenate(side)) for side in zip(*shards, strict=True))
-    source = source.double() + 1  # the end token
-    longer = int((target > limits.most(source)).sum())
-    if not is_first() or longer <= TOO_LONG * len(target):
-        return
-    most = partial(torch.quantile, q=1 - TOO_LONG / 2, interpolation="higher")  # half of the share for each limit
-    relative, length = most((target - limits.max_extra_length) / source).item(), int(most(target.double()).item())
-    options: dict[str, float] = {}
-    if relative > limits.max_relative_length:
-        options["max_relative_length"] = math.ceil(2 * relative) / 2
-    if length > limits.max_length:
-        options["max_length"] = length
-    log.warning(
-        f"{longer:,} of {len(target):,} references of the validation set are longer than the limits of the search "
-        "allow, so translations of that length are cut; set "
-        f"{' '.join(f'search.limits.{k}={v}' for k, v in options.items())}"
-    )

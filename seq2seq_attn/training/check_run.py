@@ -1,0 +1,191 @@
+"""What a run refuses before it trains: options that do not fit the data, the model or the number of batches."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Container
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from seq2seq_attn.attention.layer import AttentionLayer
+from seq2seq_attn.checkpoint.resume import Resumed
+from seq2seq_attn.data.data_module import TranslationDataModule
+from seq2seq_attn.distributed.rank_overrides import is_first
+from seq2seq_attn.errors import UserError
+from seq2seq_attn.factory import named_arguments
+from seq2seq_attn.position.position_encoding import PositionEncoding
+from seq2seq_attn.search.limits import Limits
+from seq2seq_attn.training.check_options import is_one_sided
+from seq2seq_attn.training.check_resumed import check_changes, check_keeper, check_same_model
+from seq2seq_attn.training.monitor import OF_LINKS, PLATEAU
+from seq2seq_attn.training.translation_module import TranslationModule
+
+log = logging.getLogger(__name__)
+TOO_LONG = 0.01  # share of the references that the limits of the search may cut
+
+
+def check_run(module: TranslationModule, datamodule: TranslationDataModule, resumed: Resumed | None) -> None:
+    """Refuse what the model cannot read, or cannot resume from, before anything is written."""
+    if resumed is not None:
+        check_same_model(resumed, module)
+        check_changes(resumed, Path(module.config["paths"]["run_dir"]))
+        check_keeper(resumed, module.config)
+    check_validation(module.config, datamodule.corpus.splits)
+    check_link_figure(module.config, datamodule.links)
+    check_positions(module.model)
+    check_lengths(module.model.max_length, datamodule.longest)
+    if resumed is None and not is_one_sided(module.config):
+        warn_of_limits(getattr(module.search, "limits", None), datamodule)
+
+
+def check_validation(config: dict[str, Any], splits: Container[str]) -> None:
+    """Refuse what needs the figures of validations where no sentences are held out for one."""
+    goal = str(config.get("optimized_metric"))
+    for option, needs in (
+        ("scheduler=plateau", config["scheduler"]["_target_"] == PLATEAU),
+        (f"optimized_metric={goal}", goal.startswith("val/")),
+    ):
+        if needs and "val" not in splits:
+            raise UserError(
+                f"{option} needs validations, and no sentences are held out for one; use another choice, or "
+                "data.val_sentences=1000"
+            )
+    if config["scheduler"]["_target_"] == PLATEAU and config["scheduler"].get("factor") == 1:
+        raise UserError("scheduler.factor=1 never lowers the rate; give less, as 0.5, or use scheduler=constant")
+    if config["scheduler"]["_target_"] == PLATEAU and config["trainer"]["limit_val_batches"] == 0:
+        raise UserError(
+            "scheduler=plateau reads the figures of validations, and trainer.limit_val_batches=0 leaves none; leave it "
+            "as it is, or use another scheduler"
+        )
+
+
+def check_link_figure(config: dict[str, Any], links: Container[str]) -> None:
+    """Refuse the loss of links as a figure of validations whose pairs have no links."""
+    callbacks = (config.get("callback") or {}).values()
+    read = [config["monitor"], config.get("optimized_metric"), *(callback.get("monitor") for callback in callbacks)]
+    if "val" not in links and not OF_LINKS.keys().isdisjoint(read):
+        raise UserError(
+            f"{next(iter(OF_LINKS))} needs links of the validation pairs, and guided_alignment has none; choose "
+            "another figure, such as monitor=val/loss"
+        )
+
+
+def check_end(trainer: Any, scheduler: Any) -> None:
+    """Refuse a schedule over the whole run where nothing says how many updates that is.
+
+    Args:
+        scheduler: the partial of a schedule.
+    """
+    if "total_steps" in named_arguments(scheduler) and trainer.max_epochs == trainer.max_steps == -1:
+        raise UserError(
+            f"scheduler={scheduler.func.__name__} must know how long the run is; give trainer.max_epochs or "
+            "trainer.max_steps, or use scheduler=inverse_sqrt"
+        )
+
+
+def check_interval(trainer: Any, datamodule: Any) -> None:
+    """Refuse more batches between validations than an epoch has, where each epoch counts anew, and a time on devices.
+
+    A time has an attribute of its own, private of Lightning 2.6.6.
+    """
+    if trainer._val_check_time_interval is not None and trainer.world_size > 1:
+        raise UserError(
+            f"trainer.val_check_interval is a time, which each of {trainer.world_size} devices reads from its own "
+            "clock, so they would not begin a validation together; give a number of batches, or a share of an epoch as "
+            "0.25"
+        )
+    interval = getattr(trainer, "val_check_interval", None)
+    if not isinstance(interval, int) or trainer.check_val_every_n_epoch is None or not trainer.limit_val_batches:
+        return
+    datamodule.trainer = trainer
+    batches, limit = len(datamodule.train_dataloader()), trainer.limit_train_batches
+    batches = min(batches, limit) if isinstance(limit, int) else int(batches * limit)
+    if "val" in datamodule.corpus.splits and interval > batches:
+        raise UserError(
+            f"trainer.val_check_interval={interval} is more than the {batches} batches of an epoch; give fewer, or add "
+            "trainer.check_val_every_n_epoch=null, with which batches are counted through all epochs"
+        )
+
+
+def check_shares(trainer: Any, datamodule: Any) -> None:
+    """Refuse a share of batches that is none of them, which Lightning finds when it reads the split."""
+    datamodule.trainer = trainer
+    for split in ("train", "val", "test"):
+        share = getattr(trainer, f"limit_{split}_batches")
+        if not isinstance(share, float) or not 0 < share < 1:
+            continue
+        loader = getattr(datamodule, f"{split}_dataloader")()
+        batches = min((len(one) for one in (loader if isinstance(loader, list) else [loader])), default=0)
+        if batches > 0 and share * batches < 1:
+            option = f"limit_{split}_batches" if split == "test" or not trainer.overfit_batches else "overfit_batches"
+            raise UserError(
+                f"trainer.{option}={share} of {batches} batches is less than one; give "
+                f"{math.ceil(1000 / batches) / 1000} or more, or a "
+                "whole number of batches"
+            )
+
+
+def check_positions(model: nn.Module) -> None:
+    """Refuse a relative position that no attention is told of: ConvS2S attends to the source alone."""
+    parts = [p.relative(num_heads=1, head_dim=2) for p in model.modules() if isinstance(p, PositionEncoding)]
+    options = {part.option for part in parts if part is not None}
+    layers = [part for part in model.modules() if isinstance(part, AttentionLayer)]
+    if options and not any(layer.relative is not None for layer in layers):
+        own = next((type(one) for one in layers if not type(one).__module__.startswith("seq2seq_attn.")), None)
+        why = "this model has no self-attention" if own is None else f"{own.__name__}.relative is None"
+        raise UserError(
+            f"position={options.pop()} tells self-attention how far apart two positions are, and {why}; use "
+            "position=sinusoidal, learned or none"
+        )
+
+
+def check_lengths(max_length: int | None, longest: dict[str, tuple[int, int]]) -> None:
+    """Refuse sentences that are longer than the model's positions.
+
+    Args:
+        max_length: positions that the model has; None: any.
+        longest: tokens of the longest source and target of each split, specials included.
+    """
+    needed = max(max(lengths) for lengths in longest.values())
+    if max_length is not None and needed > max_length:
+        split = next(name for name, lengths in longest.items() if max(lengths) == needed)
+        raise UserError(
+            f"the model has positions for {max_length} tokens, and a sentence of {split} has {needed}; give the option "
+            f"max_length={needed} or more (attention.score.max_length, position.max_length), or drop long sentences "
+            "with data.cleaning"
+        )
+
+
+def warn_of_limits(limits: Any, datamodule: Any) -> None:
+    """Warn if one reference of the validation set in a hundred is longer than a translation may be.
+
+    Args:
+        limits: of the search; None: it has none of this kind.
+        datamodule: a `TranslationDataModule`.
+    """
+    if not isinstance(limits, Limits) or "val" not in datamodule.corpus.splits:
+        return
+    shards = list(datamodule.encoded("val"))
+    source, target = (torch.as_tensor(np.concatenate(side)) for side in zip(*shards, strict=True))
+    source = source.double() + 1  # the end token
+    longer = int((target > limits.most(source)).sum())
+    if not is_first() or longer <= TOO_LONG * len(target):
+        return
+    most = partial(torch.quantile, q=1 - TOO_LONG / 2, interpolation="higher")  # half of the share for each limit
+    relative, length = most((target - limits.max_extra_length) / source).item(), int(most(target.double()).item())
+    options: dict[str, float] = {}
+    if relative > limits.max_relative_length:
+        options["max_relative_length"] = math.ceil(2 * relative) / 2
+    if length > limits.max_length:
+        options["max_length"] = length
+    log.warning(
+        f"{longer:,} of {len(target):,} references of the validation set are longer than the limits of the search "
+        "allow, so translations of that length are cut; set "
+        f"{' '.join(f'search.limits.{k}={v}' for k, v in options.items())}"
+    )
