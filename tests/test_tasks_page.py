@@ -10,7 +10,7 @@ from configs import CONF, ROOT, composed
 from hydra import compose, initialize_config_dir
 from test_readme import jobs
 
-from seq2seq_attn.data.store.prepare_text import Mixture
+from seq2seq_attn.data.store.corpus_weights import Mixture
 
 PAGE = (ROOT / "docs" / "tasks.md").read_text("utf-8")
 COMMANDS = re.findall(r"^python (train|evaluate)\.py (.+)$", PAGE, re.MULTILINE)

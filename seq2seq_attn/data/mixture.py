@@ -14,8 +14,8 @@ from seq2seq_attn.data.columns import SIDES, Column
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
 from seq2seq_attn.data.huggingface import data_set_files
 from seq2seq_attn.data.parallel import Files, ParallelCorpus, normalized_chunks, pair_sources
+from seq2seq_attn.data.store.corpus_weights import IN_EPOCH, Mixture
 from seq2seq_attn.data.store.pair_source import PairSource
-from seq2seq_attn.data.store.prepare_text import IN_EPOCH, Mixture
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.paths import given_path
 

@@ -17,8 +17,9 @@ from seq2seq_attn.data.columns import Column
 from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus
 from seq2seq_attn.data.pair_file import PairFile
 from seq2seq_attn.data.pair_formats import is_pair_file, pair_file, without_empty
+from seq2seq_attn.data.store.corpus_weights import Mixture
+from seq2seq_attn.data.store.held_out import HeldOut
 from seq2seq_attn.data.store.pair_source import LineAlignedFiles, PairSource
-from seq2seq_attn.data.store.prepare_text import HeldOut, Mixture
 from seq2seq_attn.data.store.text_store import stored_corpus
 from seq2seq_attn.data.table_file import CsvFile, Table
 from seq2seq_attn.errors import UserError

@@ -12,8 +12,8 @@ from seq2seq_attn.data.json_lines import JsonLines
 from seq2seq_attn.data.pair_file import PairFile
 from seq2seq_attn.data.pair_formats import is_pair_file, pair_file
 from seq2seq_attn.data.parallel import matching_files
+from seq2seq_attn.data.store.held_out import HeldOut
 from seq2seq_attn.data.store.pair_source import PairSource, Parsed, RawChunk, decoded_lines, line_chunks, rejected_lines
-from seq2seq_attn.data.store.prepare_text import HeldOut
 from seq2seq_attn.data.store.text_store import stored_corpus
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.paths import given_path

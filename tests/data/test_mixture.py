@@ -16,7 +16,7 @@ from configs import built, composed
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.mixture import MixtureCorpus
-from seq2seq_attn.data.store import pair_source, prepare_text
+from seq2seq_attn.data.store import corpus_weights, pair_source, shard
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.options import TRAIN, check_options
 from seq2seq_attn.training.monitor import choose_monitor
@@ -104,8 +104,8 @@ def test_the_copies_of_a_pair_are_in_different_shards(
     corpora: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pair_source, "CHUNK_LINES", 16)
-    monkeypatch.setattr(prepare_text, "BLOCK_ROWS", 4)
-    monkeypatch.setattr(prepare_text, "SHARD_ROWS", 70)
+    monkeypatch.setattr(shard, "BLOCK_ROWS", 4)
+    monkeypatch.setattr(shard, "SHARD_ROWS", 70)
     split = mixture(corpora, tmp_path, {"europarl": 3}).splits["train"]
     shards = split.shards
     assert shards is not None
@@ -247,7 +247,7 @@ def test_a_temperature_leaves_given_weights_and_is_another_mixture(corpora: Any,
 
 
 def test_the_weight_of_a_tiny_corpus_is_bounded() -> None:
-    weights = prepare_text.Mixture({"own": 0.5}, seed=1, temperature=1e9).weights_of(
+    weights = corpus_weights.Mixture({"own": 0.5}, seed=1, temperature=1e9).weights_of(
         {"own": 5, "large": 10_000_000, "tiny": 3, "none": 0}
     )
     assert weights == {"own": 0.5, "large": 1.0, "tiny": 1000, "none": 1000}

@@ -17,10 +17,15 @@ import pyarrow as pa
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
 from seq2seq_attn.data.splitting import warn_of_overlap
+from seq2seq_attn.data.store.corpus_weights import Mixture
+from seq2seq_attn.data.store.held_out import HeldOut
 from seq2seq_attn.data.store.local_copy import local_copy
 from seq2seq_attn.data.store.pair_source import PairSource
-from seq2seq_attn.data.store.prepare_text import HeldOut, Mixture, check_rejected, prepare_text, read_table, shard_file
+from seq2seq_attn.data.store.part import read_table
+from seq2seq_attn.data.store.prepare_text import prepare_text
 from seq2seq_attn.data.store.progress import progress
+from seq2seq_attn.data.store.rejected import check_rejected
+from seq2seq_attn.data.store.shard import shard_file
 from seq2seq_attn.distributed.workers import Workers, num_cores
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import locked, replacing

@@ -14,8 +14,8 @@ from data.store.pair_list import PairList
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.data.store import local_copy as module
+from seq2seq_attn.data.store.held_out import HeldOut
 from seq2seq_attn.data.store.local_copy import local_copy
-from seq2seq_attn.data.store.prepare_text import HeldOut
 from seq2seq_attn.data.store.text_store import stored_corpus
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer

@@ -13,9 +13,9 @@ from data.store.pair_list import PairList
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import LoadedCorpus
-from seq2seq_attn.data.store import pair_source, prepare_text
+from seq2seq_attn.data.store import duplicates, pair_source, part, prepare_text, shard
+from seq2seq_attn.data.store.held_out import HeldOut
 from seq2seq_attn.data.store.pair_source import LineAlignedFiles
-from seq2seq_attn.data.store.prepare_text import HeldOut
 from seq2seq_attn.data.store.text_store import stored_corpus
 from seq2seq_attn.errors import UserError
 
@@ -26,9 +26,9 @@ Pairs = list[tuple[str, str]]
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks, blocks, shards and partitions of a few rows."""
     monkeypatch.setattr(pair_source, "CHUNK_LINES", 17)
-    monkeypatch.setattr(prepare_text, "BLOCK_ROWS", 5)
-    monkeypatch.setattr(prepare_text, "SHARD_ROWS", 60)
-    monkeypatch.setattr(prepare_text, "PARTITION_ROWS", 40)
+    monkeypatch.setattr(shard, "BLOCK_ROWS", 5)
+    monkeypatch.setattr(shard, "SHARD_ROWS", 60)
+    monkeypatch.setattr(duplicates, "PARTITION_ROWS", 40)
 
 
 def dirty(number: int) -> Pairs:
@@ -167,14 +167,15 @@ def test_the_content_does_not_depend_on_the_number_of_processes(
 def test_a_preparation_that_was_killed_goes_on_with_its_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = written(tmp_path, "train", dirty(300))
     whole = stored(source, tmp_path / "whole")
-    write, count = prepare_text.replacing, iter(range(1000))
+    write, count = shard.replacing, iter(range(1000))
 
     def dying(file: Path) -> Any:
         if next(count) in (6, 22):  # a part, and a shard
             raise KeyboardInterrupt
         return write(file)
 
-    monkeypatch.setattr(prepare_text, "replacing", dying)
+    for module in (part, shard):
+        monkeypatch.setattr(module, "replacing", dying)
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             stored(source, tmp_path / "killed")
