@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 import warnings
 from collections.abc import Mapping
@@ -93,7 +94,8 @@ class TranslationDataModule(pl.LightningDataModule):
 
     def setup(self, stage: str | None = None) -> None:
         """Check that all ranks have the same data, and silence warnings that do not apply here."""
-        check_ranks_agree(self.corpus.fingerprint, self.tokenizer.fingerprint)
+        links = {split: some.digest for split, some in sorted(self.links.items())}
+        check_ranks_agree(self.corpus.fingerprint, self.tokenizer.fingerprint, json.dumps(links))
         # Lightning recommends more workers however cheap a batch is.
         warnings.filterwarnings("ignore", ".*does not have many workers.*", PossibleUserWarning)
         warnings.filterwarnings("ignore", ".*is smaller than the logging interval.*", PossibleUserWarning)
@@ -270,17 +272,18 @@ class TranslationDataModule(pl.LightningDataModule):
         )
 
 
-def check_ranks_agree(corpus: str, tokenizer: str) -> None:
-    """Refuse ranks whose pairs or vocabulary differ, as with separate caches.
+def check_ranks_agree(corpus: str, tokenizer: str, links: str) -> None:
+    """Refuse ranks whose pairs, vocabulary or word links differ, as with separate caches.
 
     Args:
-        corpus, tokenizer: the fingerprints of this rank.
+        corpus, tokenizer, links: the fingerprints of this rank.
 
     Raises:
         UserError: on every rank.
     """
-    fingerprints = gather_from_ranks((corpus, tokenizer))
-    for what, of_ranks in zip(("other pairs", "another vocabulary"), zip(*fingerprints, strict=True), strict=True):
+    fingerprints = gather_from_ranks((corpus, tokenizer, links))
+    names = "other pairs", "another vocabulary", "other word links"
+    for what, of_ranks in zip(names, zip(*fingerprints, strict=True), strict=True):
         if others := [rank for rank, one in enumerate(of_ranks) if one != of_ranks[0]]:
             raise UserError(
                 f"rank {others[0]} has {what} than rank 0; give every node the same files and options, and one "

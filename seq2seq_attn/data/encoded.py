@@ -7,6 +7,7 @@ import logging
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, final
 
 import numpy as np
@@ -172,8 +173,7 @@ def encode_shards(
 def write_shard(folder: Path, number: int, arrays: dict[str, np.ndarray]) -> None:
     """Write the arrays and then, as a sign that they are complete, their sizes and the longest lengths."""
     for name, array in arrays.items():
-        with replacing(folder / f"{number:05d}.{name}.npy") as stream:
-            np.save(stream, array)
+        save_array(folder / f"{number:05d}.{name}.npy", array)
     longest = [int(np.diff(arrays[f"{side}_offsets"]).max(initial=0)) + 1 for side in ("source", "target")]
     sizes = {name: os.stat(folder / f"{number:05d}.{name}.npy").st_size for name in ARRAYS}
     with replacing(shard_json(folder, number)) as stream:
@@ -207,6 +207,12 @@ def open_shard(folder: Path, number: int) -> EncodedShard:
             f"shard {number} of the encoded data in {folder} is missing or damaged ({error}); delete this folder and "
             "run the command again"
         ) from error
+
+
+def save_array(file: Path, array: np.ndarray) -> None:
+    """Write an array by the stream's own `write`: that of numpy does not say that a disk is full."""
+    with replacing(file) as stream:
+        np.save(SimpleNamespace(write=stream.write), array)  # type: ignore[arg-type] # it takes any that writes
 
 
 def map_array(file: Path) -> np.ndarray:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+import os
 import re
 from collections.abc import Iterable
 from functools import cached_property
@@ -18,7 +20,7 @@ from torch import Tensor
 
 from seq2seq_attn.batch import Batch
 from seq2seq_attn.data.corpus import Split, hashes
-from seq2seq_attn.data.encoded import map_array
+from seq2seq_attn.data.encoded import map_array, save_array
 from seq2seq_attn.data.store.pair_source import line_blocks
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import replacing, sha256
@@ -26,6 +28,7 @@ from seq2seq_attn.text import printable
 from seq2seq_attn.tokenizer.sentencepiece import WORD_MARK, SentencePieceTokenizer
 
 PHARAOH = re.compile(rb"[ \t]*(?:\d{1,9}-\d{1,9}(?:[ \t]+|$))*")
+COMPLETE = "complete.json"  # beside the folders of the splits
 MOST_WORDS = (1 << 16) - 1  # of a side; a longer one has no links
 Pairs = Iterable[list[tuple[str, str] | None]]  # the pairs of a file, in order and cleaned; None for a rejected line
 
@@ -93,19 +96,30 @@ def write_links(
     counts: Integer[np.ndarray, " rows"],
     words: Integer[np.ndarray, "rows 2"],
 ) -> None:
-    """Write the links of a split, of which row `i` has the next `counts[i]`; the last file says that all is there."""
+    """Write the links of a split, of which row `i` has the next `counts[i]`."""
     arrays = {
         "links": links.astype(np.uint16),
         "words": np.minimum(words, MOST_WORDS).astype(np.uint16),
         "offsets": np.cumsum([0, *counts.tolist()]),
     }
     for name, array in arrays.items():
-        with replacing(folder / f"{name}.npy") as stream:
-            np.save(stream, array)
+        save_array(folder / f"{name}.npy", array)
+
+
+def write_complete(folder: Path) -> None:
+    """Write the sizes of all arrays, as a sign that they are complete."""
+    sizes = {file.relative_to(folder).as_posix(): os.stat(file).st_size for file in sorted(folder.glob("*/*.npy"))}
+    with replacing(folder / COMPLETE) as stream:
+        stream.write(json.dumps(sizes).encode())
 
 
 def is_complete(folder: Path) -> bool:
-    return (folder / "offsets.npy").exists()
+    """Return whether the links of all splits are there as they were written."""
+    try:
+        sizes = json.loads((folder / COMPLETE).read_text())
+        return all(os.stat(folder / name).st_size == size for name, size in sizes.items())
+    except (OSError, ValueError):
+        return False
 
 
 class FileLinks(NamedTuple):
@@ -249,4 +263,4 @@ class Marks(NamedTuple):
 
 def prepared_links(folder: Path, splits: Iterable[str]) -> dict[str, WordLinks]:
     """Return the links of those splits that have some."""
-    return {split: WordLinks(folder / split) for split in splits if is_complete(folder / split)}
+    return {split: WordLinks(folder / split) for split in splits if (folder / split / "offsets.npy").exists()}

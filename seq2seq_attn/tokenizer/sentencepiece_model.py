@@ -70,11 +70,8 @@ def train_model(
     Raises:
         UserError: if the vocabulary is too large or too small for the text.
     """
-    if cache is not None and cache.is_file():
-        try:
-            return load_model(cache.read_bytes())
-        except (OSError, RuntimeError):
-            pass  # damaged: train again and replace it
+    if cache is not None and (known := cached_model(cache)) is not None:
+        return known
     if min_count > 1:  # the trainer takes the most frequent words
         frequent = num_frequent_words(sentences, min_count, language)
         most = MOST_AUTO[model_type] + options.num_reserved if vocab_size == "auto" else vocab_size
@@ -87,6 +84,19 @@ def train_model(
         with replacing(cache) as stream:
             stream.write(model)
     return load_model(model)
+
+
+def cached_model(file: Path) -> sentencepiece.SentencePieceProcessor | None:
+    """Return a model that was trained before; None: there is none, or it was cut, as by an interrupted copy."""
+    from google.protobuf.message import DecodeError  # which a translation does not load
+    from sentencepiece import sentencepiece_model_pb2
+
+    try:
+        content = file.read_bytes()
+        model = sentencepiece_model_pb2.ModelProto.FromString(content)  # type: ignore[attr-defined]
+        return load_model(content) if model.HasField("normalizer_spec") else None  # which is written last
+    except (OSError, DecodeError, RuntimeError):
+        return None
 
 
 def load_model(model: bytes) -> sentencepiece.SentencePieceProcessor:

@@ -22,9 +22,9 @@ from seq2seq_attn.checkpoint.admitted import Trust
 from seq2seq_attn.checkpoint.load import find_checkpoint
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
 from seq2seq_attn.data.store.local_copy import local_copy
-from seq2seq_attn.data.word_links import WordLinks, prepared_links, read_links, write_links
+from seq2seq_attn.data.word_links import WordLinks, is_complete, prepared_links, read_links, write_complete, write_links
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.files import locked, replacing, sha256
+from seq2seq_attn.files import locked, sha256
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.paths import given_path
 
@@ -130,12 +130,10 @@ class GuidedAlignment:
             origin = [sha256(self._file())]
         key = hashlib.sha256(json.dumps([FORMAT, corpus.fingerprint, *origin]).encode()).hexdigest()[:32]
         folder = given_path(cache_dir, "paths.cache_dir") / "links" / key
-        complete = folder / "complete.json"
-        with nullcontext() if complete.exists() else locked(folder / "lock"):
-            if not complete.exists():
+        with nullcontext() if is_complete(folder) else locked(folder / "lock"):
+            if not is_complete(folder):
                 self._make(reader, corpus, folder, trust)
-                with replacing(complete) as stream:
-                    stream.write(b"{}")
+                write_complete(folder)
         folder = folder if corpus.copy_to is None else local_copy(folder, corpus.copy_to)
         links = prepared_links(folder, corpus.splits)
         if "train" not in links or not links["train"].num_linked:

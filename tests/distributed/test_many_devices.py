@@ -351,20 +351,26 @@ def test_the_baseline_of_hard_attention_is_that_of_all_sentences(tmp_path: Path)
 
 def refusal(folder: Path, what: str) -> str:
     """Of a process group whose last rank has something else."""
-    is_last = connect() == torch.distributed.get_world_size() - 1
+    rank = connect()
+    is_last = rank == torch.distributed.get_world_size() - 1
+    links, linked_word = folder / f"links {rank}", int(is_last and what == "links")
+    write_links(links, np.array([[0, linked_word]]), np.array([1]), np.array([[2, 2]]))
     datamodule = TranslationDataModule(
         replace(corpus(), source_language="de") if is_last and what == "pairs" else corpus(),
         small_tokenizer(["other text 123"]) if is_last and what == "vocabulary" else tokenizer(),
         batch_tokens=128,
         seed=1,
         cache_dir=str(folder),
+        links={"train": WordLinks(links)},
     )
     with pytest.raises(UserError) as refused:
         datamodule.setup()
     return str(refused.value)
 
 
-@pytest.mark.parametrize(("what", "named"), [("pairs", "other pairs"), ("vocabulary", "another vocabulary")])
+@pytest.mark.parametrize(
+    ("what", "named"), [("pairs", "other pairs"), ("vocabulary", "another vocabulary"), ("links", "other word links")]
+)
 def test_ranks_of_other_data_are_refused_on_every_rank(what: str, named: str, tmp_path: Path) -> None:
     sentence = (
         f"rank 2 has {named} than rank 0; give every node the same files and options, and one paths.cache_dir, or "

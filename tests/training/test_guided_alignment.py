@@ -168,6 +168,15 @@ def test_eflomal_links_training_and_validation_pairs_once(tmp_path: Path, monkey
     guided(links="eflomal", symmetrization="union").prepare(reader, corpus, str(tmp_path))
     guided(links="eflomal").prepare(reader, corpus_of(SENTENCES[1:21], SENTENCES[1:21]), str(tmp_path))
     assert calls == [20] * 3
+    expected = of_rows(links["train"])
+    for number, (name, size) in enumerate((("links", 200), ("words", 0), ("offsets", None)), start=4):
+        file = links["train"].folder / f"{name}.npy"
+        whole = file.read_bytes()
+        file.unlink() if size is None else file.write_bytes(whole[:size])
+        again = guided(links="eflomal").prepare(reader, corpus, str(tmp_path))
+        assert calls == [20] * number
+        assert of_rows(again["train"]) == expected
+        assert file.read_bytes() == whole
     monkeypatch.setattr("seq2seq_attn.training.guided_alignment.locked", None)  # as where nothing can be written
     assert set(guided(links="eflomal").prepare(reader, corpus, str(tmp_path))) == {"train", "val"}
 

@@ -31,11 +31,10 @@ def local_copy(folder: Path, copy_to: Path) -> Path:
     local = copy_to / folder.parent.name / folder.name
     files = [file.relative_to(folder) for file in sorted(folder.rglob("*")) if file.suffix in SUFFIXES]
     try:
-        local.mkdir(parents=True, exist_ok=True)
-        with FileLock(local.with_name(f"{local.name}.lock")):
-            missing = [file for file in files if not is_copied(folder / file, local / file)]
-            if missing:
-                copy_files(folder, local, missing)
+        if not all(is_copied(folder / file, local / file) for file in files):
+            local.mkdir(parents=True, exist_ok=True)
+            with FileLock(local.with_name(f"{local.name}.lock")):
+                copy_files(folder, local, [file for file in files if not is_copied(folder / file, local / file)])
     except OSError as error:
         raise UserError(
             f"data.copy_to={copy_to} cannot hold the prepared data ({error.strerror}); make room, or give another one"
@@ -60,7 +59,9 @@ def is_copied(file: Path, copy: Path) -> bool:
 
 
 def copy_files(folder: Path, local: Path, files: list[Path]) -> None:
-    """Copy these files, each in one step."""
+    """Copy these files, each in one step, in place of what is left of a copy that was killed."""
+    for file in files:
+        (local / f"{file}{COPYING}").unlink(missing_ok=True)
     sizes = [(folder / file).stat().st_size for file in files]
     free = shutil.disk_usage(local).free
     if sum(sizes) > free:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -45,7 +46,7 @@ def clean_chunk(
     source: PairSource, chunk: RawChunk, cleaning: Cleaning, filters: bool, split: str, seed: int, file: Path
 ) -> Part:
     """Write the cleaned pairs of a chunk; `filters`: leave out those that training leaves out, but for duplicates."""
-    if file.exists():
+    with suppress(OSError, pa.ArrowInvalid):  # it is not there, or was cut, as by an interrupted copy
         return open_part(file)
     parsed = source.parse(chunk)
     pairs, steps = cleaning.normalize(parsed.pairs)

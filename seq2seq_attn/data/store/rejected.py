@@ -37,11 +37,18 @@ def check_rejected(folder: Path, split: str, counts: dict[str, int], most: float
     """
     list_file = folder / f"rejected_{split}.tsv"
     bad, lines = counts["lines rejected"], counts["lines rejected"] + counts["pairs read"]
-    file, number, reason = list_file.read_text("utf-8").partition("\n")[0].split("\t", 2)
     listed = f"{f'the first {MOST_REJECTED_LINES:,} ' if bad > MOST_REJECTED_LINES else ''}listed in {list_file}"
+    first, example = "", ""
+    try:
+        file, number, reason = list_file.read_text("utf-8").partition("\n")[0].split("\t", 2)
+    except (OSError, ValueError):
+        listed = f"the list of them, {list_file}, is gone"
+    else:
+        where = f"{file}, line {number}: {reason}"
+        first, example = f"{where}; ", f", such as {where}"
     if bad > most * lines:
         raise UserError(
-            f"{file}, line {number}: {reason}; {bad:,} of {lines:,} lines of {split} are rejected, more than "
-            f"data.max_rejected={most:g} ({listed}): fix or remove them"
+            f"{first}{bad:,} of {lines:,} lines of {split} are rejected, more than data.max_rejected={most:g} "
+            f"({listed}): fix or remove them"
         )
-    log.warning(f"{bad:,} lines of {split} are rejected, such as {file}, line {number}: {reason} ({listed})")
+    log.warning(f"{bad:,} lines of {split} are rejected{example} ({listed})")

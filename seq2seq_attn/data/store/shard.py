@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -64,11 +65,12 @@ def plan_shards(copies: list[tuple[Part, list[Bool[np.ndarray, " _"]]]]) -> list
 
 def write_shard(blocks: list[Block], file: Path) -> tuple[int, str]:
     """Write the rows of these blocks; return their number and a digest of their content."""
-    if not file.exists():
-        with replacing(file) as stream, ipc.new_file(stream, SHARD) as writer:
-            for some in batched(blocks, WRITTEN_BLOCKS):
-                table = pa.concat_tables(map(kept_rows, some)).combine_chunks()
-                writer.write_table(pa.table([*table.columns[:2], lists_of_one(table["reference"])], schema=SHARD))
+    with suppress(OSError, pa.ArrowInvalid):  # it is not there, or was cut, as by an interrupted copy
+        return describe_shard(file)
+    with replacing(file) as stream, ipc.new_file(stream, SHARD) as writer:
+        for some in batched(blocks, WRITTEN_BLOCKS):
+            table = pa.concat_tables(map(kept_rows, some)).combine_chunks()
+            writer.write_table(pa.table([*table.columns[:2], lists_of_one(table["reference"])], schema=SHARD))
     return describe_shard(file)
 
 

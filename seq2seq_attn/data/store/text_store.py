@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from itertools import pairwise
@@ -32,6 +34,7 @@ from seq2seq_attn.files import locked, replacing
 
 FORMAT = 3  # of the files; another one is prepared anew
 SMALL = 1 << 25  # bytes of files that one process prepares before others would have started
+TEMPORARY = re.compile(r".+\.arrow\.\d+\.[0-9a-f]{8}")  # of `files.replacing`
 ROWS = 1 << 11  # decoded at once when all texts are read
 
 log = logging.getLogger(__name__)
@@ -145,7 +148,7 @@ def stored_corpus(
         mixture: the weights of the corpora that the sources name.
         copy_to: folder, such as of a node's own disk, from whose copy the corpus is read; None: from `cache_dir`.
     """
-    identity = {split: [source.identity(verify) for source in files] for split, files in sources.items()}
+    identity = identities(sources, verify)
     settings = [FORMAT, identity, vars(cleaning), held_out, languages]
     if mixture is not None:
         weights, seed, temperature = mixture
@@ -156,7 +159,11 @@ def stored_corpus(
     is_new = not is_complete(folder)
     with locked(cache_dir / f"{key}.lock") if is_new else nullcontext():  # of this machine's processes and others'
         if not is_complete(folder):
-            prepare(sources, cleaning, held_out, folder, max_rejected, num_processes, mixture)
+            remove_temporaries(folder)
+            about = prepare(sources, cleaning, held_out, folder, max_rejected, num_processes, mixture)
+            check_unchanged(sources, identity, folder, verify)
+            with replacing(folder / "corpus.json") as stream:  # a sign that the shards are complete
+                stream.write(json.dumps(about).encode())
     about = json.loads((folder / "corpus.json").read_text())
     for split in () if is_new else sources:
         label = split if split != "train" or len(sources) > 1 else "all"
@@ -200,12 +207,12 @@ def prepare(
     max_rejected: float,
     num_processes: int | None,
     mixture: Mixture | None,
-) -> None:
-    """Write the shards and then, as a sign that they are complete, `corpus.json`."""
+) -> dict[str, Any]:
+    """Write the shards; return what `prepare_text` does."""
     size = sum(source.size for files in sources.values() for source in files)
     processes = 1 if size <= SMALL else num_processes or num_cores()
     with progress("Reading the corpus", size, shown=size > SMALL) as advance, Workers(processes) as workers:
-        about = prepare_text(
+        return prepare_text(
             sources,
             cleaning,
             held_out,
@@ -215,8 +222,34 @@ def prepare(
             advance=advance,
             mixture=mixture,
         )
-    with replacing(folder / "corpus.json") as stream:
-        stream.write(json.dumps(about).encode())
+
+
+def remove_temporaries(folder: Path) -> None:
+    """Remove what is left of files that `replacing` had begun when a preparation was killed."""
+    for file in folder.rglob("*.arrow.*"):
+        if TEMPORARY.fullmatch(file.name):
+            file.unlink()
+
+
+def identities(sources: dict[str, list[PairSource]], verify: bool) -> dict[str, list[Any]]:
+    return {split: [source.identity(verify) for source in files] for split, files in sources.items()}
+
+
+def check_unchanged(
+    sources: dict[str, list[PairSource]], before: dict[str, list[Any]], folder: Path, verify: bool
+) -> None:
+    """Refuse files that are no longer what they were before they were read, and remove what was made of them.
+
+    Raises:
+        UserError: if one has changed.
+    """
+    after = identities(sources, verify)
+    for split, files in sources.items():
+        for source, old, new in zip(files, before[split], after[split], strict=True):
+            if old != new:
+                shutil.rmtree(folder)
+                names = " or ".join(str(file) for file in source.files)
+                raise UserError(f"{names} changed while the corpus was prepared from it; run the command again")
 
 
 def open_split(folder: Path, split: str, shards: list[list[Any]]) -> Split:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,7 +15,7 @@ from seq2seq_attn.data import encoded
 from seq2seq_attn.data.batch_sampler import Lengths, TokenBatchSampler
 from seq2seq_attn.data.collate import collate
 from seq2seq_attn.data.corpus import Split
-from seq2seq_attn.data.encoded import EncodedSplit, encode_split
+from seq2seq_attn.data.encoded import EncodedSplit, encode_split, save_array
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
@@ -83,6 +85,20 @@ def test_only_missing_and_damaged_shards_are_encoded_again(
     encode_split(split(), tokenizer, tmp_path)
     assert written == [1, 2]
     assert arrays(tmp_path) == whole
+
+
+def test_a_full_disk_is_named_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(encoded, "replacing", partial(open, mode="wb"))
+    with pytest.raises(OSError, match="No space left on device") as full:
+        save_array(Path("/dev/full"), np.arange(100_000))
+    assert full.value.errno == errno.ENOSPC
+
+
+def test_arrays_are_saved_as_numpy_does(tmp_path: Path) -> None:
+    for array in (np.arange(7), np.zeros((0, 2), np.uint16), np.arange(100_000).reshape(-1, 2)):
+        save_array(tmp_path / "a.npy", array)
+        np.save(tmp_path / "b.npy", array)
+        assert (tmp_path / "a.npy").read_bytes() == (tmp_path / "b.npy").read_bytes()
 
 
 def test_a_shard_that_vanishes_from_a_running_training_is_a_sentence(

@@ -63,6 +63,25 @@ def test_a_copy_that_was_killed_goes_on(prepared: Path, tmp_path: Path, monkeypa
     assert names(local) == ["corpus.json", "train/00000.arrow", "train/00001.arrow"]
 
 
+def test_what_is_left_of_a_killed_copy_takes_no_room(
+    prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = tmp_path / "node" / "corpora" / "0123" / "train" / f"00000.arrow{module.COPYING}"
+    left.parent.mkdir(parents=True)
+    left.write_bytes(bytes(500))
+    usage = namedtuple("usage", "free")
+    monkeypatch.setattr(module.shutil, "disk_usage", lambda path: usage(1300 - 500 * left.exists()))
+    assert names(local_copy(prepared, tmp_path / "node")) == ["corpus.json", "train/00000.arrow", "train/00001.arrow"]
+
+
+def test_a_complete_copy_is_read_where_nothing_can_be_written(
+    prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    local = local_copy(prepared, tmp_path / "node")
+    monkeypatch.setattr(module, "FileLock", lambda file: pytest.fail(f"{file} is opened for writing"))
+    assert local_copy(prepared, tmp_path / "node") == local
+
+
 def test_a_file_of_another_size_is_named_and_stays(prepared: Path, tmp_path: Path) -> None:
     mine = tmp_path / "node" / "corpora" / "0123" / "train" / "00001.arrow"
     mine.parent.mkdir(parents=True)

@@ -184,6 +184,50 @@ def test_a_preparation_that_was_killed_goes_on_with_its_parts(tmp_path: Path, mo
     assert next(count) == 18 + 4 + 2 * 2 + 2
 
 
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("size", [0, 500])
+def test_files_that_were_cut_are_written_again_and_temporaries_removed(tmp_path: Path, size: int) -> None:
+    source = written(tmp_path, "train", dirty(300))
+    first = stored(source, tmp_path / "cache")
+    (folder,) = (path for path in (tmp_path / "cache").iterdir() if path.is_dir())
+    whole = content(first)
+    (folder / "corpus.json").unlink()
+    shards = sorted((folder / "train").glob("*.arrow"))
+    part = folder / "parts" / "train" / "000001.arrow"
+    part.parent.mkdir(parents=True)
+    for file in (shards[1], part):
+        file.write_bytes(shards[1].read_bytes()[:size])
+    left, mine = folder / "train" / "00000.arrow.41.0123abcd", folder / "train" / "00000.arrow.old"
+    left.write_bytes(b"half")
+    mine.write_bytes(b"mine")
+    again = stored(source, tmp_path / "cache")
+    assert (content(again), again.fingerprint) == (whole, first.fingerprint)
+    assert not left.exists()
+    assert mine.read_bytes() == b"mine"
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("verify", [False, True])
+def test_a_file_that_changes_while_it_is_prepared_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verify: bool
+) -> None:
+    source = written(tmp_path, "train", dirty(300))
+    before = source.files[1].read_bytes()
+    prepare = prepare_text.prepare_text
+
+    def meanwhile(*given: Any, **options: Any) -> Any:
+        source.files[1].write_bytes(before.replace(b"chat", b"chien"))
+        return prepare(*given, **options)
+
+    monkeypatch.setattr("seq2seq_attn.data.store.text_store.prepare_text", meanwhile)
+    with pytest.raises(UserError, match=r"train.en or .*train.fr changed while the corpus was prepared from it; run"):
+        stored(source, tmp_path / "cache", verify=verify)
+    assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
+    monkeypatch.undo()
+    source.files[1].write_bytes(before)
+    assert all("chat" in target for _, target, _ in content(stored(source, tmp_path / "cache"))["test"])
+
+
 def test_broken_lines_are_rejected_listed_and_counted_up_to_the_limit(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -199,6 +243,10 @@ def test_broken_lines_are_rejected_listed_and_counted_up_to_the_limit(
     assert "2 lines of train are rejected" in caplog.text
     with pytest.raises(UserError, match=r"train.en, line 41: not UTF-8; 2 of 400 lines .* data.max_rejected=0.004"):
         stored(source, tmp_path / "cache", max_rejected=0.004)
+    list_file.unlink()
+    caplog.clear()
+    stored(source, tmp_path / "cache")
+    assert f"2 lines of train are rejected (the list of them, {list_file}, is gone)" in caplog.text
 
 
 def test_files_of_unequal_length_are_refused_with_both_numbers(tmp_path: Path) -> None:
