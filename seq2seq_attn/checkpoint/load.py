@@ -54,7 +54,10 @@ def find_checkpoint(path: str, option: str = "ckpt_path") -> Path:
             if (folder / name).is_file():
                 return folder / name
     if (given / OF_CTRANSLATE2).is_file():
-        raise UserError(f"{option}={path} is a model for CTranslate2; add engine=ctranslate2, or give the run itself")
+        raise UserError(
+            f"{option}={path} is a model for CTranslate2, which translate and serve read with engine=ctranslate2; give "
+            "the run itself"
+        )
     raise UserError(f"{option}={path} holds no checkpoints/best.ckpt or last.ckpt; give a run folder or a .ckpt file")
 
 

@@ -25,6 +25,7 @@ KEPT = (
 )  # fmt: skip
 POSITIONS = ("path", "train", "val", "test", "corpora", "cache_dir", "copy_to")
 EMBEDDING_FILES = ("source_embedding_file", "target_embedding_file")
+TEXTS = ("user_defined_symbols",)  # options that may look like paths
 TOKENIZER_FILES = ("model", "cache_dir")
 # Of an absolute path within a text, such as data.train=[/home/me/a.en,~/a.fr] and sqlite:////home/me/a.db
 FOLDERS = re.compile(r"""((?<![^=\[({,;:|+'"\s])(?:~\w*)?/(?![/\s]|$)|(?<=://)/+)(?:[^/,\]'"]*/)*""")
@@ -75,7 +76,7 @@ def check_empty(folder: Path) -> None:
 def without_folders(node: Any) -> Any:
     """Return options in which only the file's name is left of an absolute path, and no user of an address."""
     if isinstance(node, dict):
-        return {key: without_folders(value) for key, value in node.items()}
+        return {key: value if key in TEXTS else without_folders(value) for key, value in node.items()}
     if isinstance(node, list):
         return [without_folders(value) for value in node]
     if not isinstance(node, str):

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 
 from seq2seq_attn.checkpoint.load import PUBLISHED_OPTIONS, check_saved_options, find_checkpoint, read_checkpoint
 from seq2seq_attn.checkpoint.published import check_empty, without_folders, write_published
@@ -169,7 +171,29 @@ def command_of(words: list[str]) -> str:
     program = Path(words[0])
     name = f"python {program.name}" if program.parent.name != "cli" else f"seq2seq-attn {program.stem}"
     kept = [word for word in words[1:] if re.split(r"[.=@/]", word.lstrip("+~"))[0] not in ("hydra", *OF_MACHINE)]
-    return one_line(f"{name} {shlex.join(without_folders(kept))}")
+    return one_line(f"{name} {shlex.join(map(shortened, kept))}")
+
+
+def shortened(word: str) -> str:
+    """Return an override in which only the file's name is left of an absolute path."""
+    key = word.partition("=")[0]
+    try:
+        value = OverridesParser.create().parse_override(word).value()
+    except HydraException:
+        return str(without_folders(word))
+    kept = without_folders({key.rpartition(".")[2]: value})[key.rpartition(".")[2]]
+    return word if kept == value else f"{key}={as_typed(kept)}"
+
+
+def as_typed(value: Any) -> str:
+    """Return a value as it is written after `option=`, before a shell's own quotes."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{key}:{as_typed(one)}" for key, one in value.items()) + "}"
+    if isinstance(value, list):
+        return f"[{','.join(map(as_typed, value))}]"
+    is_plain = isinstance(value, str) and re.fullmatch(r"[\w./:+-]*[^\W\d][\w./:+-]*", value, re.ASCII)
+    is_word = is_plain and value.lower() not in ("true", "false", "null")
+    return value if is_word else json.dumps(value, ensure_ascii=False)
 
 
 def examples(run_dir: Path) -> list[tuple[str, str, str]]:

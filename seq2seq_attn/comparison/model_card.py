@@ -26,12 +26,14 @@ OPTIONS = {
     "author": "who made it, for the citation",
     "url": "where it is published, for the citation",
     "dataset": "name of the training data, such as wmt/wmt14",
+    "task": "what it does, by its name on hubs, such as summarization; if not given, what languages and metrics tell",
     "base": "name of the model that it was fine-tuned from, on a hub",
     "use": "what it is meant for",
     "limits": "what it is not meant for",
 }
 OF_USERS = ("parallel", "text", "mixture", "documents")  # choices of data= that name no corpus
 LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z]+)?")
+OF_TRANSLATION = ("bleu", "tokenized_bleu", "detokenized_bleu", "sentence_bleu", "chrf", "ter", "comet")  # metrics
 FIGURES = {
     "loss": "loss, in nats for each target token",
     "ppl": "perplexity",
@@ -48,6 +50,7 @@ class Known(NamedTuple):
         results, provenance: the contents of these files of its run.
         log: rows of metrics.csv.
         examples: source, reference and translation of test sentences.
+        given_task: by its name on hubs.
     """
 
     config: dict[str, Any]
@@ -56,6 +59,7 @@ class Known(NamedTuple):
     provenance: dict[str, Any]
     log: list[dict[str, float]]
     examples: list[tuple[str, str, str]]
+    given_task: str = ""
 
     @property
     def choices(self) -> dict[str, str]:
@@ -70,16 +74,26 @@ class Known(NamedTuple):
         return list(dict.fromkeys(self.config["data"][f"{side}_language"] for side in ("source", "target")))
 
     @property
+    def names_languages(self) -> bool:
+        """Whether the languages are those of the texts: two that nobody has set may belong to another task."""
+        return self.task == "translation" or len(self.languages) == 1
+
+    @property
     def is_pretrained(self) -> bool:
         """Whether it was trained to restore text, and is to be fine-tuned."""
         return self.config.get("objective") is not None
 
     @property
     def task(self) -> str:
-        """The task by its name on hubs; empty if they have none for it."""
+        """The task by its name on hubs; empty if they have none for it, or it is not known."""
+        if self.given_task:
+            return self.given_task
         if self.config["model"].get("encoder") is None:
             return "text-generation"
-        return "" if self.is_pretrained or len(self.languages) == 1 else "translation"
+        targets = [str(metric.get("_target_")) for metric in (self.config.get("metric") or {}).values()]
+        fits = any(target.split(".")[-2:-1] == [name] for target in targets for name in OF_TRANSLATION)
+        of_languages = len(self.languages) == 2 and all(map(LANGUAGE_CODE.fullmatch, self.languages))
+        return "translation" if of_languages and (fits or not targets) and not self.is_pretrained else ""
 
     def scores(self) -> dict[str, dict[str, float]]:
         """Return the figures of each test set by name, those of the metrics first."""
@@ -121,6 +135,7 @@ def card(known: Known, options: dict[str, str], folder: str, pictures: dict[str,
         folder: name of the model's folder, for the commands.
         pictures: captions by file in the folder.
     """
+    known = known._replace(given_task=options.get("task", ""))
     title = options.get("title") or default_title(known, folder)
     sections = {
         f"# {literal(title)}": what_it_is(known),
@@ -143,7 +158,9 @@ def metadata(known: Known, options: dict[str, str], title: str) -> dict[str, Any
     dataset = dataset_of(known, options)
     metrics = list(dict.fromkeys(name for scores in known.scores().values() for name in scores if name not in FIGURES))
     front_matter: dict[str, Any] = {
-        "language": [name for name in known.languages if LANGUAGE_CODE.fullmatch(name)],
+        "language": [name for name in known.languages if LANGUAGE_CODE.fullmatch(name)]
+        if known.names_languages
+        else [],
         "license": options.get("licence"),
         "base_model": options.get("base"),
         "library_name": "seq2seq-attn",
@@ -185,7 +202,8 @@ def dataset_of(known: Known, options: dict[str, str]) -> str | None:
 def default_title(known: Known, folder: str) -> str:
     if not {"model", "attention"} <= known.choices.keys():
         return folder
-    return f"{known.choices['model']} with {known.choices['attention']} attention, {' to '.join(known.languages)}"
+    languages = f", {' to '.join(known.languages)}" if known.names_languages else ""
+    return f"{known.choices['model']} with {known.choices['attention']} attention{languages}"
 
 
 def what_it_is(known: Known) -> list[str]:
@@ -194,7 +212,8 @@ def what_it_is(known: Known) -> list[str]:
         "translation": f"A model that translates from {source} to {target}",
         "text-generation": f"A language model of text in {target}",
     }
-    purpose = purposes.get(known.task, f"A model from text to text in {target}")
+    in_language = f" in {target}" if known.names_languages else ""
+    purpose = purposes.get(known.task, f"A model from text to text{in_language}")
     if known.is_pretrained:
         purpose = f"A model that was pre-trained to restore text in {target}, and is to be fine-tuned"
     rows: list[tuple[str, str]] = [
@@ -212,7 +231,7 @@ def what_it_is(known: Known) -> list[str]:
 
 def risks_and_limits(known: Known, options: dict[str, str]) -> list[str]:
     lines = [literal(options["limits"])] if "limits" in options else []
-    if known.task == "translation":
+    if known.task == "translation" and known.choices.get("data") != "mixture":  # which may be of several languages
         source, target = (code(language) for language in known.languages)
         lines += [f"It translates from {source} to {target} only."]
     lines += [

@@ -13,7 +13,7 @@ from jaxtyping import Int64
 
 from seq2seq_attn.data.columns import Choice, choose_columns, named_columns, readable
 from seq2seq_attn.data.pair_file import PairFile
-from seq2seq_attn.data.reading import COMPRESSED, opened
+from seq2seq_attn.data.reading import compression, opened
 from seq2seq_attn.data.store.pair_source import CHUNK_BYTES, CHUNK_LINES, Parsed, RawChunk, lines_of_chunk
 from seq2seq_attn.errors import UserError
 
@@ -27,15 +27,19 @@ class ColumnarFile(PairFile):
 
     def __init__(self, path: Path, choice: Choice) -> None:
         super().__init__(path)
-        if path.suffix in COMPRESSED:
+        if compression(path):
             raise UserError(f"{path} is a compressed {self.kind}, so decompress it")
         with self._open() as (schema, batches):
-            names = leaf_names(schema)
-            if choice.one_side and len(names) > 2 and named_columns(names, choice) is None:
-                raise UserError(
-                    f"{path}: {len(names)} columns ({readable(', '.join(names))}), none of which is named text; leave "
-                    "one or two columns of text, or name one text"
-                )
+            columns = leaf_columns(schema)
+            names = [name for name, _ in columns]
+            if choice.one_side and choice.columns[0] is None and named_columns(names, choice) is None:
+                texts = [at for at, (_, kind) in enumerate(columns) if is_text(kind)]
+                if len(texts) not in (1, 2):
+                    raise UserError(
+                        f"{path}: {len(texts)} columns of text ({readable(', '.join(names[at] for at in texts))}), "
+                        f"none of which is named text; give {choice.option()}=NAME, or one or two columns of text"
+                    )
+                choice = choice._replace(positions=(texts[0], texts[-1]))
             self.positions = choose_columns(path, names, choice)
             self.names = [names[at] for at in self.positions]
             if twice := [name for name in self.names if names.count(name) > 1]:
@@ -64,13 +68,17 @@ class ColumnarFile(PairFile):
         """Return the schema, and what yields the record batches with at least these columns."""
 
     def _check_types(self, table: Any) -> None:
-        import pyarrow as pa
-
         for name in self.names:
-            kind = table[name].type
-            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-            if not (pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)):
+            if not is_text(kind := table[name].type):
                 raise UserError(f"{self.path}: the column '{name}' holds {kind}, not text; choose another column")
+
+
+def is_text(kind: Any) -> bool:
+    """Return whether a type of Arrow is that of texts."""
+    import pyarrow as pa
+
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 @final
@@ -123,16 +131,16 @@ class ArrowFile(ColumnarFile):
             yield reader.schema, batches
 
 
-def leaf_names(fields: Any, prefix: str = "") -> list[str]:
-    """Return the names of the columns of a schema, those inside a struct as `outer.inner`."""
+def leaf_columns(fields: Any, prefix: str = "") -> list[tuple[str, Any]]:
+    """Return the names and types of the columns of a schema, those inside a struct as `outer.inner`."""
     import pyarrow as pa
 
-    names = []
+    columns = []
     for field in fields:
         inner = pa.types.is_struct(field.type)
         name = f"{prefix}{field.name}"
-        names += leaf_names(list(field.type), f"{name}.") if inner else [name]
-    return names
+        columns += leaf_columns(list(field.type), f"{name}.") if inner else [(name, field.type)]
+    return columns
 
 
 def equal_tables(batches: Batches, names: list[str]) -> Iterator[tuple[Any, int]]:

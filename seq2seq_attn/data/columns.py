@@ -44,6 +44,10 @@ class Choice(NamedTuple):
     positions: tuple[int, int]
     one_side: bool
 
+    def option(self, side: str = "text") -> str:
+        """Return the name of the option that chooses the column of a side, or of the only text."""
+        return "data.text_column" if self.one_side else f"data.{side}_column"
+
 
 def choose_columns(path: Path, names: Sequence[str], choice: Choice, has_names: bool = True) -> tuple[int, int]:
     """Return the positions of the source and the target column, from 0; those of the only text are the same.
@@ -62,13 +66,13 @@ def choose_columns(path: Path, names: Sequence[str], choice: Choice, has_names: 
             continue
         if column is not None:
             raise UserError(
-                f"{path} has no column {column} (columns: {listed}); set data.{side}_column to the name or number of "
-                "one of them"
+                f"{path} has no column {column} (columns: {listed}); set {choice.option(side)} to the name or number "
+                "of one of them"
             )
         if len(names) > 1:  # a table without a header, after one with it
             raise UserError(
                 f"{path} has {len(names)} columns and no header, and a file before it has the {side} in column "
-                f"{at + 1}; set data.{side}_column, or add a header"
+                f"{at + 1}; set {choice.option(side)}, or add a header"
             )
         many = f"one column ({listed})" if names else "no column"
         raise UserError(f"{path} has {many}, and a pair needs two")

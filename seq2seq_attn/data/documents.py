@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
 from dataclasses import replace
 from random import Random
 from typing import Annotated, final
 
 from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus, Split
+from seq2seq_attn.data.splitting import HELD_OUT
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.text import num_words
+
+log = logging.getLogger(__name__)
 
 
 @final
@@ -56,6 +61,7 @@ class DocumentCorpus(Corpus):
                 f"those of the sentences, {languages[0]} and {languages[1]}; choose data.corpus.source_language= and "
                 "data.corpus.target_language="
             )
+        warn_of_gaps(loaded.report.counts)
         splits = {name: self._joined(name, split) for name, split in loaded.splits.items()}
         counts = {f"{name}: documents": len(split) for name, split in splits.items()}
         report = CleaningReport(loaded.report.counts | counts)
@@ -88,3 +94,22 @@ class DocumentCorpus(Corpus):
                 most, start, longer = draw.randint(self.min_words, self.max_words), number, pair_words
             words = longer
         return runs
+
+
+def warn_of_gaps(counts: Mapping[str, int]) -> None:
+    """Warn of sentences that are joined though others were between them.
+
+    Args:
+        counts: of the cleaning and the split of the sentences, by step.
+    """
+    for part, ways_out in (
+        (HELD_OUT, "data.corpus.val=FILE and data.corpus.test=FILE"),
+        ("dropped, duplicate", "data.corpus.cleaning.deduplicate=false"),
+    ):
+        steps = {step: count for step, count in counts.items() if part in step and count}
+        if steps:
+            named = ", ".join(f"{step} ({count:,})" for step, count in steps.items())
+            log.warning(
+                f"data=documents joins sentences that are no neighbours, since others were taken from between them: "
+                f"{named}; give {ways_out}"
+            )

@@ -31,14 +31,14 @@ class JsonLines(PairFile):
         super().__init__(path)
         for column, side in zip(choice.columns, SIDES, strict=True):
             if isinstance(column, int):
-                raise UserError(f"data.{side}_column={column} is a number, and {path} has named fields; give a name")
+                raise UserError(f"{choice.option(side)}={column} is a number, and {path} has named fields; give a name")
         fields = head_fields(path)
         self.names = choose_fields(fields, choice)
         for name, side in zip(self.names, SIDES, strict=True):
             if isinstance(reason := text_of(fields, name), Reason):
-                way_out = f"set data.{side}_column to the name of the field"
+                way_out = f"set {choice.option(side)} to the name of the field"
                 if choice.one_side:
-                    way_out = f"leave one or two fields of text, or name one {name}"
+                    way_out += ", or leave one or two fields of text"
                 raise UserError(f"{path}, line 1: {reason}; {way_out}")
         if self.names[0] == self.names[1] and not choice.one_side:
             listed = readable(", ".join(fields))
@@ -55,7 +55,7 @@ class JsonLines(PairFile):
         lines, bad = decoded_lines(chunk.content)
         parsed = Parsed([], rejected_lines(self.path, chunk, bad))
         for number, line in enumerate(lines):
-            if number in bad:
+            if number in bad or not line.strip():
                 continue
             fields = read_fields(line)
             texts = [fields] if isinstance(fields, Reason) else [text_of(fields, name) for name in self.names]

@@ -53,8 +53,8 @@ class MixtureCorpus(Corpus):
     def __init__(
         self,
         *,
-        corpora: dict[str, Any] | str | None,
-        weights: dict[str, Annotated[int | float, "[0, 1000]"]],
+        corpora: dict[Any, Any] | str | None,
+        weights: dict[Any, Annotated[int | float, "[0, 1000]"]],
         val: Files,
         test: Files,
         source_language: str,
@@ -72,7 +72,7 @@ class MixtureCorpus(Corpus):
         copy_to: str | None = None,
         temperature: Annotated[int | float | None, "[1, inf)"] = None,
     ) -> None:
-        self.corpora, self.weights = corpora, weights
+        self.corpora, self.weights = corpora, {str(name): weight for name, weight in weights.items()}
         self.temperature = float(temperature) if temperature is not None and temperature != 1 else None
         self.columns: tuple[Column, Column] = (source_column, target_column)
         self.languages = (source_language, target_language)
@@ -122,6 +122,13 @@ class MixtureCorpus(Corpus):
             for step, count in loaded.report.counts.items()
             if IN_EPOCH in step
         ]
+        empty = [step for step, count in loaded.report.counts.items() if IN_EPOCH in step and not count]
+        for name in corpora:
+            if self.weights.get(name, 1) and any(f"pairs of {name}{IN_EPOCH} " in step for step in empty):
+                log.warning(
+                    f"The corpus {name} gives no pair to train on: cleaning drops all, or they are also in a corpus "
+                    "before it"
+                )
         if shares:
             log.info(f"An epoch has {len(loaded.splits['train']):,} pairs: {', '.join(shares)}")
         return loaded

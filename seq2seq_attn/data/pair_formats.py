@@ -11,7 +11,7 @@ from seq2seq_attn.data.columnar_file import ArrowFile, ParquetFile
 from seq2seq_attn.data.columns import Choice, Column
 from seq2seq_attn.data.json_lines import JsonLines
 from seq2seq_attn.data.pair_file import PairFile
-from seq2seq_attn.data.reading import COMPRESSED, opened, plain_name
+from seq2seq_attn.data.reading import compression, ends_with, opened, plain_name
 from seq2seq_attn.data.table_file import CsvFile, TabSeparatedFile
 from seq2seq_attn.errors import UserError
 
@@ -38,19 +38,20 @@ def pair_file(
             `french`, `translation.fr`) or side (`source`, `src`), and else those at `positions`.
         languages: of the source and the target.
         positions: the columns, from 0, where nothing else tells them.
-        one_side: whether the sides are not told apart, so that one column or field may be both.
+        one_side: whether the sides are not told apart, so that one column or field, which is then that of both
+            `columns`, may be the only text.
 
     Raises:
         UserError: if the file cannot be read, or lacks a column.
     """
     name = plain_name(path.name)
-    kind: Any = next((kind for suffix, kind in KINDS.items() if name.endswith(suffix)), TabSeparatedFile)
+    kind: Any = next((kind for suffix, kind in KINDS.items() if ends_with(name, suffix)), TabSeparatedFile)
     return kind(path, Choice(columns, languages, positions, one_side))
 
 
 def is_pair_file(file: str) -> bool:
     """Return whether a file holds pairs, by its name."""
-    return plain_name(file).endswith(tuple(KINDS))
+    return ends_with(plain_name(file), *KINDS)
 
 
 def without_empty(files: list[Path], given: str) -> list[Path]:
@@ -71,11 +72,11 @@ def is_empty(path: Path) -> bool:
         return False
     if not path.stat().st_size:
         return True
-    if path.suffix in COMPRESSED:
+    if compression(path):
         with suppress(UserError), opened(path) as stream:  # a damaged file is not empty; its reader reports it
             return not stream.read(1)
         return False
-    if path.suffix != ".parquet":
+    if not ends_with(path, ".parquet"):
         return False
     import pyarrow as pa
     from pyarrow import parquet

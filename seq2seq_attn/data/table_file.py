@@ -39,11 +39,12 @@ class Table(PairFile):
     way_out = "the name of a file of another format must end in .csv, .jsonl or .parquet"
 
     def _choose(self, choice: Choice, line: int, first: list[str], second: Sequence[str] = ()) -> None:
-        has_only_text = choice.one_side and text_column(first) is not None
-        if choice.one_side and len(first) > 2 and named_columns(first, choice) is None:
+        is_given = choice.columns[0] is not None
+        has_only_text = choice.one_side and (is_given or text_column(first) is not None)
+        if choice.one_side and not is_given and len(first) > 2 and named_columns(first, choice) is None:
             raise UserError(
-                f"{self.path}, line {line}: {len(first)} columns, none of which is named text; leave one or two "
-                "columns of text, or name one text"
+                f"{self.path}, line {line}: {len(first)} columns, none of which is named text; give "
+                f"{choice.option()}=NAME, or one or two columns of text"
             )
         if len(first) < 2 and not has_only_text:
             columns = f"{DELIMITERS[self.delimiter]}-separated column{'s' * (len(first) != 1)}"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Any, final
 
 from seq2seq_attn.data.cleaning import Cleaning
+from seq2seq_attn.data.columns import Column
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
 from seq2seq_attn.data.json_lines import JsonLines
 from seq2seq_attn.data.pair_file import PairFile
@@ -18,6 +19,8 @@ from seq2seq_attn.data.store.text_store import stored_corpus
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.paths import given_path
 
+WITHOUT_EMPTY = 1  # what is prepared of a file; before, validation and test sets had the empty lines
+
 
 @final
 class TextCorpus(Corpus):
@@ -28,6 +31,8 @@ class TextCorpus(Corpus):
             and `?` stand for several files. A file of pairs, such as .tsv, gives the lines of both sides; in a table
             with one column, or one named text, sentence or content, that column is the text. Without `val` or `test`,
             that split is held out of `train`.
+        text_column: name of the column or field, or number of the column, that is the text in a table or JSON lines;
+            None: as `train` says.
         source_language, target_language: name of the language, or of several.
         val_sentences, test_sentences: lines of the held-out splits; None: 1,000, at most a tenth of all.
         seed: of the choice of these lines.
@@ -52,13 +57,14 @@ class TextCorpus(Corpus):
         test_sentences: Annotated[int | None, "[0, 1000000]"],
         seed: Annotated[int, "[0, 4294967295]"],
         cache_dir: str,
+        text_column: Column = None,
         max_rejected: Annotated[float, "[0, 1]"] = 0.01,
         num_processes: Annotated[int | None, "[1, 1000]"] = None,
         verify: bool = False,
         copy_to: str | None = None,
     ) -> None:
         self.files = {"train": train, "val": val, "test": test}
-        self.languages = (source_language, target_language)
+        self.languages, self.text_column = (source_language, target_language), text_column
         self.cleaning, self.seed = cleaning, seed
         self.held_out = {"val": val_sentences, "test": test_sentences}
         self.cache_dir = given_path(cache_dir, "data.cache_dir") / "corpora"
@@ -68,7 +74,7 @@ class TextCorpus(Corpus):
     def load(self) -> LoadedCorpus:
         sources = {
             split: [
-                text_source(str(file), self.languages)
+                text_source(str(file), self.languages, self.text_column)
                 for pattern in ([given] if isinstance(given, str) else given)
                 for file in matching_files(pattern, f"data.{split}")
             ]
@@ -87,6 +93,7 @@ class TextCorpus(Corpus):
             held_out=HeldOut({split: self.held_out[split] for split in missing}, self.seed),
             cache_dir=self.cache_dir,
             languages=self.languages,
+            origins=("", origin_of(sources)),
             max_rejected=self.max_rejected,
             num_processes=self.num_processes,
             verify=self.verify,
@@ -98,11 +105,16 @@ class TextCorpus(Corpus):
 class Lines(PairSource):
     """A text file, plain or compressed, whose lines are each paired with itself."""
 
+    has_one_side = True
+
     def __init__(self, path: Path) -> None:
         self.path, self.files = path, (path,)
 
     def chunks(self) -> Iterator[RawChunk]:
         return line_chunks(self.path)
+
+    def options(self) -> list[Any]:
+        return [WITHOUT_EMPTY]
 
     def parse(self, chunk: RawChunk) -> Parsed:
         lines, bad = decoded_lines(chunk.content)
@@ -113,6 +125,8 @@ class Lines(PairSource):
 @final
 class BothSides(PairSource):
     """The lines of both sides of a file of pairs, each paired with itself; of one field each line once."""
+
+    has_one_side = True
 
     def __init__(self, pairs: PairFile) -> None:
         self.pairs, self.files = pairs, pairs.files
@@ -127,12 +141,18 @@ class BothSides(PairSource):
         return Parsed([(side, side) for pair in parsed.pairs for side in pair[:sides]], parsed.rejected)
 
     def options(self) -> list[Any]:
-        return [type(self.pairs).__name__, *self.pairs.options()]
+        return [type(self.pairs).__name__, *self.pairs.options(), WITHOUT_EMPTY]
 
 
-def text_source(file: str, languages: tuple[str, str]) -> PairSource:
+def text_source(file: str, languages: tuple[str, str], column: Column = None) -> PairSource:
     """Return the reader of a file of lines, or of pairs."""
     path = given_path(file, "data.train")
     if not is_pair_file(file):
         return Lines(path)
-    return BothSides(pair_file(path, (None, None), languages, one_side=True))
+    return BothSides(pair_file(path, (column, column), languages, one_side=True))
+
+
+def origin_of(sources: dict[str, list[PairSource]]) -> str:
+    """Return the columns and fields that the files of all splits are read from, such as "column title, column body"."""
+    tables = [source.pairs for files in sources.values() for source in files if isinstance(source, BothSides)]
+    return ", ".join(dict.fromkeys(origin for table in tables for origin in table.origins))

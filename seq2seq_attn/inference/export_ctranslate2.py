@@ -129,6 +129,8 @@ def check(model: EncoderDecoder, config: dict[str, Any]) -> None:
     """Refuse what the format cannot hold."""
     if not model.reads_source:
         raise UserError("a language model is not exported to CTranslate2; translate with engine=torch")
+    if config.get("objective") is not None:
+        raise UserError("a model that is pre-trained to restore text does not translate; fine-tune it, and export that")
     sides: dict[str, Any] = {"encoder": model.encoder, "decoder": model.decoder}
     for name, side in sides.items():
         if not isinstance(side, Side):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -31,6 +32,7 @@ from seq2seq_attn.search.search import Hypothesis
 from seq2seq_attn.text import printable
 from seq2seq_attn.tokenizer.sentencepiece import WORD_MARK, SentencePieceTokenizer
 
+log = logging.getLogger(__name__)
 Given = TypeVar("Given")
 SURROGATE = re.compile(r"[\ud800-\udfff]")
 EMPTY = Hypothesis([], 0.0, 0.0)
@@ -156,6 +158,11 @@ class Translator:
                 f"compute_type={compute_type} is for engine=ctranslate2; give precision= instead, or leave it out"
             )
         models = load_models(paths, device, trust)
+        if models.config.get("objective") is not None:
+            log.warning(
+                f"{models.files[0]} is pre-trained to restore text, and has not learned to translate; fine-tune it "
+                "with train.py init_from.run="
+            )
         ours = TorchEngine(models.model.to(models.device), models.tokenizer, models.device, precision)
         several = ours if num_processes == 1 else ProcessEngine(ours, paths, trust, num_processes, precision)
         return cls(several, models.tokenizer, models.config)

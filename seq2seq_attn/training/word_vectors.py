@@ -18,6 +18,7 @@ import torch
 from jaxtyping import Float32
 from sentencepiece import SentencePieceProcessor
 
+from seq2seq_attn.data.reading import compression
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.paths import given_path
@@ -83,7 +84,7 @@ def read_vectors(file: Path, wanted: set[bytes], dim: int) -> Vectors:
     vectors: Vectors = {}
     number = 0
     for number, line in enumerate(read_lines(file), start=1):
-        word, _, values = line.rstrip().partition(b" ")
+        word, _, values = line.rstrip().replace(b"\t", b" ").partition(b" ")
         width = values.count(b" ") + 1 if values else 0
         if number == 1 and width == 1 and word.isdigit() and values.isdigit() and dim != 1:
             width = int(values)  # word2vec's header: number of words and width
@@ -114,7 +115,7 @@ def vector_of(values: bytes, file: Path, number: int) -> Float32[np.ndarray, " d
 def read_lines(file: Path) -> Iterator[bytes]:
     """Yield the lines of a file, plain or .gz."""
     try:
-        with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as stream:
+        with gzip.open(file) if compression(file) == ".gz" else file.open("rb") as stream:
             yield from stream
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{file} is a damaged gzip file ({error}); get it again") from error

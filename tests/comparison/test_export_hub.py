@@ -197,6 +197,19 @@ def test_no_folder_of_this_machine_is_named(exported: Path) -> None:
         assert not re.search(r"/(tmp|home|root|work|usr)/", file.read_text("utf-8")), file
     words = ["/x/train.py", "data.train=[/home/me/a.en,~/b.fr]", "hydra.run.dir=/y/z", "init_from.run=/m/n", "a.b=c/d"]
     assert command_of(words) == "python train.py 'data.train=[a.en,b.fr]' init_from.run=n a.b=c/d"
+    for word, left in (
+        ("data.train=//home/me/a.tsv", "data.train=a.tsv"),
+        ("data.train='/home/me/Smith, John/a.tsv'", "data.train=a.tsv"),
+        ('data.train="/home/o\'brien/[old]/a b.tsv"', """'data.train="a b.tsv"'"""),
+        ("+data.train=['/home/Smith, John/a.en',/home/b.fr,null]", "'+data.train=[a.en,b.fr,null]'"),
+        ("data.corpora={x:{train:/home/me/a.tsv,weight:2.5},y:3}", "'data.corpora={x:{train:a.tsv,weight:2.5},y:3}'"),
+        ("data.path=/home/me/2019", """'data.path="2019"'"""),
+        ("data.path=/home/me/true", """'data.path="true"'"""),
+        ('tokenizer.user_defined_symbols=["/n/"]', """'tokenizer.user_defined_symbols=["/n/"]'"""),
+        ("data.train=/home/me/[old", "'data.train=[old'"),
+        ("model.dropout=0.1", "model.dropout=0.1"),
+    ):
+        assert command_of(["/x/train.py", word]) == f"python train.py {left}", word
     secret = "tracking_uri=https://user:secret@host/x"
     of_machine = [
         f"logger.mlflow.{secret}", f"+logger.mlflow.{secret}", f"++logger.mlflow.{secret}", "~logger", "logger=mlflow",
@@ -205,6 +218,9 @@ def test_no_folder_of_this_machine_is_named(exported: Path) -> None:
     ]  # fmt: skip
     assert command_of(["/x/train.py", *of_machine, "resumes=1", "+a/b=c"]) == "python train.py resumes=1 +a/b=c"
     assert command_of(["/x/seq2seq_attn/cli/train.py", "seed=3"]) == "seq2seq-attn train seed=3"
+    assert without_folders({"tokenizer": {"user_defined_symbols": ["/n/"]}}) == {
+        "tokenizer": {"user_defined_symbols": ["/n/"]}
+    }
     assert without_folders({"a": ["/b/c", 1], "url": "https://d.org/e"}) == {"a": ["c", 1], "url": "https://d.org/e"}
 
 
@@ -434,6 +450,33 @@ def test_the_card_names_the_risks_that_are_known_of_the_data() -> None:
         "- Lines of more than 100 words were left out of its training.",
         "- No measurement of its quality is known.",
     ]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "task", "title"),
+    [
+        (["metric=[bleu,rouge]"], "translation", "rnn with bahdanau attention, en to fr"),
+        (["metric=[chrf]"], "translation", "rnn with bahdanau attention, en to fr"),
+        (["metric=[]"], "translation", "rnn with bahdanau attention, en to fr"),
+        (["metric=[rouge]"], "", "rnn with bahdanau attention"),
+        (["data.source_language=article", "data.target_language=title"], "", "rnn with bahdanau attention"),
+        (["data.target_language=en"], "", "rnn with bahdanau attention, en"),
+    ],
+)
+def test_the_card_names_a_translation_only_where_languages_and_metrics_tell_it(
+    overrides: list[str], task: str, title: str
+) -> None:
+    given = known(*overrides, "choices.model=rnn", "choices.attention=bahdanau")
+    text = card(given, {}, "folder", {})
+    head = yaml.safe_load(text.split("---\n")[1])
+    assert head.get("pipeline_tag", "") == task
+    assert head.get("language", []) == (["en", "fr"] if task else ["en"] if title.endswith(", en") else [])
+    assert f"\n# {title}\n" in text
+    assert ("translates from" in text) == bool(task)
+    assert "pipeline_tag: summarization\n" in card(given, {"task": "summarization"}, "folder", {})
+    mixed = card(known("choices.data=mixture"), {}, "folder", {})
+    assert "A model that translates from" in mixed
+    assert "only." not in mixed
 
 
 def test_text_of_a_stranger_s_run_is_no_markup_and_ends_no_front_matter() -> None:

@@ -71,12 +71,13 @@ def check_counts(form: str, corpus: LoadedCorpus, files: Files, folder: Path) ->
         assert counts[f"{of}: pairs read"] - dropped == rows
     read = sum(count for step, count in counts.items() if step.endswith(("pairs read", "lines rejected")))
     sides = 2 if form in ("two", "six", "multi30k") else 1
-    assert sides * read == sum(num_lines(folder / name) for name, _ in files.values())
+    assert sides * read == sum(num_lines(folder / name, form == "jsonl") for name, _ in files.values())
 
 
-def num_lines(file: Path) -> int:
+def num_lines(file: Path, without_blank: bool) -> int:
     content = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
-    return content.removesuffix(b"\n").count(b"\n") + 1
+    lines = content.removesuffix(b"\n").split(b"\n")
+    return sum(bool(line.decode().strip()) for line in lines) if without_blank else len(lines)
 
 
 def check_usable(corpus: LoadedCorpus) -> None:

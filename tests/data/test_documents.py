@@ -9,7 +9,7 @@ import pytest
 from configs import built, composed
 
 from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus, Split
-from seq2seq_attn.data.documents import DocumentCorpus
+from seq2seq_attn.data.documents import DocumentCorpus, warn_of_gaps
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
@@ -47,6 +47,34 @@ def test_both_sides_and_the_reference_have_the_same_consecutive_sentences() -> N
         assert numbers(source) == numbers(target) == numbers(references[0])
         first = int(numbers(source)[0])
         assert numbers(source) == [str(first + offset) for offset in range(len(numbers(source)))]
+
+
+@pytest.mark.parametrize(
+    ("step", "named", "way_out"),
+    [
+        (
+            "val: pairs held out (10% of the sources)",
+            "val: pairs held out",
+            "data.corpus.val=FILE and data.corpus.test",
+        ),
+        ("all: dropped, duplicate", "all: dropped, duplicate", "data.corpus.cleaning.deduplicate=false"),
+    ],
+)
+def test_sentences_that_are_no_neighbours_are_warned_of(
+    step: str, named: str, way_out: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    joined()
+    warn_of_gaps({step: 0, "all: pairs read": 7})
+    assert not caplog.messages
+    warn_of_gaps({step: 1200, "all: pairs read": 7})
+    (message,) = caplog.messages
+    assert named in message
+    assert f"(1,200); give {way_out}" in message
+
+
+def test_the_included_documents_have_only_neighbours(caplog: pytest.LogCaptureFixture) -> None:
+    built(composed("data=documents").data).load()
+    assert not caplog.messages
 
 
 def test_other_documents_of_the_same_sentences_are_encoded_anew() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from configs import built, composed
+from configs import built, compose_train, composed
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import LoadedCorpus
@@ -284,6 +284,30 @@ def test_a_corpus_may_be_pairs_of_files_and_may_undo_a_column_that_all_have(corp
     (tmp_path / "odd.yaml").write_text("{{name}}: {train: x.tsv}\n")
     with pytest.raises(UserError, match=r"odd\.yaml cannot be read \("):
         mixture(str(tmp_path / "odd.yaml"), tmp_path)
+
+
+def test_a_corpus_that_gives_no_pair_is_warned_of(
+    corpora: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    again = corpora | {"again": corpora["news"], "never": corpora["news"]}
+    mixture(again, tmp_path, {"again": 2, "never": 0})
+    warned = [message for message in caplog.messages if "gives no pair" in message]
+    assert warned == [
+        "The corpus again gives no pair to train on: cleaning drops all, or they are also in a corpus before it"
+    ]
+
+
+def test_names_of_corpora_may_be_years(corpora: Any, tmp_path: Path) -> None:
+    config = compose_train(
+        "data=mixture",
+        f"data.corpora={{2019:{{train:{corpora['europarl']['train']}}},2020:{{train:{corpora['news']['train']}}}}}",
+        "data.weights={2019:2}",
+        f"data.cache_dir={tmp_path / 'cache'}",
+    )
+    check_options(config, {"data": TRAIN["data"]})
+    found = built(config.data).load()
+    assert set(times(found, "europarl")) == {2}
+    assert set(times(found, "news")) == {1}
 
 
 def test_a_corpus_of_weight_0_is_as_if_it_were_not_there(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import pickle
 from pathlib import Path
@@ -14,7 +15,7 @@ from configs import built, compose_train
 
 from seq2seq_attn.data import text as text_module
 from seq2seq_attn.data.corpus import CleaningReport, EmptyTexts, LoadedCorpus, Split
-from seq2seq_attn.data.pair_formats import pair_file
+from seq2seq_attn.data.pair_formats import is_pair_file, pair_file
 from seq2seq_attn.data.store import pair_source
 from seq2seq_attn.data.store.pair_source import LineAlignedFiles
 from seq2seq_attn.errors import UserError
@@ -92,14 +93,16 @@ def test_no_file_and_a_file_that_is_not_there_are_refused_with_the_way_out(files
 
 
 def test_json_lines_of_one_field_are_read_once_and_those_of_two_on_both_sides(tmp_path: Path) -> None:
-    (tmp_path / "one.jsonl").write_text("".join(f'{{"text": "line {n}"}}\n' for n in range(30)), "utf-8")
+    (tmp_path / "one.jsonl").write_text("".join(f'{{"text": "line {n}"}}\n' for n in range(30)) + "\n \n", "utf-8")
     (tmp_path / "two.jsonl").write_text('{"en": "one", "fr": "un"}\n', "utf-8")
     corpus = load(tmp_path, f"data.train={tmp_path / 'one.jsonl'}", "data.val_sentences=3")
     assert corpus.report.counts["all: pairs read"] == 30
     both = load(tmp_path, f"data.train=[{tmp_path / 'one.jsonl'},{tmp_path / 'two.jsonl'}]", "data.val_sentences=3")
     assert both.report.counts["all: pairs read"] == 32
     (tmp_path / "three.jsonl").write_text('{"a": "one", "b": "un", "c": "eins"}\n', "utf-8")
-    with pytest.raises(UserError, match=r"three.jsonl, line 1: .*; leave one or two fields of text, or name one text$"):
+    with pytest.raises(
+        UserError, match=r"three.jsonl, line 1: .*; set data.text_column to the name of the field, or leave one"
+    ):
         load(tmp_path, f"data.train={tmp_path / 'three.jsonl'}")
 
 
@@ -145,6 +148,74 @@ def test_the_field_of_the_text_alone_is_read(name: str, tmp_path: Path) -> None:
         assert sorted(read) == sorted(f"line {n}" for n in range(30))
 
 
+@pytest.mark.parametrize("kind", ["csv", "tsv", "jsonl", "parquet"])
+def test_a_column_may_be_chosen_and_the_table_says_which_are_read(kind: str, tmp_path: Path) -> None:
+    columns, file = {"date": ["May", "June"] * 15, "body": [f"line {n}" for n in range(30)]}, tmp_path / f"a.{kind}"
+    rows = list(zip(*columns.values(), strict=True))
+    if kind == "parquet":
+        pq.write_table(pa.table(columns | {"id": list(range(30))}), file)
+    elif kind == "jsonl":
+        file.write_text("".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows), "utf-8")
+    else:
+        separator = "," if kind == "csv" else "\t"
+        file.write_text("".join(separator.join(row) + "\n" for row in [tuple(columns), *rows]), "utf-8")
+    whole = ("data.val_sentences=0", "data.test_sentences=0", "data.cleaning.deduplicate=false")
+    both = load(tmp_path, f"data.train={file}", *whole)
+    named = "field date, field body" if kind == "jsonl" else "column date, column body"
+    assert both.one_sided().direction == f"text ({named if kind in ('jsonl', 'parquet') else 'column 1, column 2'})"
+    assert len(both.splits["train"]) == (60 if kind in ("jsonl", "parquet") else 62)
+    chosen = load(tmp_path, f"data.train={file}", *whole, "data.text_column=body")
+    assert list(chosen.splits["train"].targets) == columns["body"]
+    if kind != "jsonl":
+        assert (
+            list(load(tmp_path, f"data.train={file}", *whole, "data.text_column=2").splits["train"].targets)[-30:]
+            == (columns["body"])
+        )
+    with pytest.raises(UserError, match=r"a.\w+.*'?title.*; set data.text_column to the name"):
+        load(tmp_path, f"data.train={file}", *whole, "data.text_column=title")
+
+
+@pytest.mark.parametrize("kind", ["txt", "tsv", "jsonl"])
+def test_empty_lines_are_no_texts_of_any_split(kind: str, tmp_path: Path) -> None:
+    for name, blank in (("train", True), ("plain", False), ("blank", True)):
+        lines = [line for n in range(20) for line in ([f"line {n}", " \u00a0"] if blank else [f"line {n}"])]
+        written = {"txt": str, "tsv": lambda line: f"{line}\t{line}", "jsonl": lambda line: json.dumps({"text": line})}
+        (tmp_path / f"{name}.{kind}").write_text("".join(written[kind](line) + "\n" for line in lines), "utf-8")
+    given = [f"data.{split}={tmp_path / f'{name}.{kind}'}" for split, name in (("train", "train"), ("test", "blank"))]
+    corpus = load(tmp_path, *given, f"data.val={tmp_path / f'plain.{kind}'}")
+    assert list(corpus.splits["test"].targets) == list(corpus.splits["val"].targets)
+    assert len(corpus.splits["train"]) == 20
+    sides = 2 if kind == "tsv" else 1
+    assert (corpus.report.counts["test: dropped, empty"], len(corpus.splits["val"])) == (20 * sides, 20 * sides)
+    (tmp_path / f"blank.{kind}").write_bytes(b"\n" if kind != "tsv" else b"\t\n")
+    with pytest.raises(UserError, match=r"has no text for the split test; give a file|no text|not JSON"):
+        load(tmp_path, *given)
+
+
+@pytest.mark.parametrize("kind", ["TSV", "Csv", "JSONL", "Parquet", "TSV.GZ"])
+def test_endings_in_large_letters_are_known(kind: str, tmp_path: Path) -> None:
+    pairs = [(f"line {n}", f"ligne {n}") for n in range(30)]
+    file, small = tmp_path / f"a.{kind}", kind.lower()
+    if small == "parquet":
+        pq.write_table(pa.table(dict(zip(("en", "fr"), zip(*pairs, strict=True), strict=True))), file)
+    else:
+        lines = {
+            "tsv": [f"{en}\t{fr}\n" for en, fr in pairs],
+            "csv": [f'"{en}","{fr}"\n' for en, fr in pairs],
+            "jsonl": [json.dumps({"en": en, "fr": fr}) + "\n" for en, fr in pairs],
+        }[small.removesuffix(".gz")]
+        content = "".join(lines).encode()
+        file.write_bytes(gzip.compress(content) if small.endswith(".gz") else content)
+    whole = ("data.val_sentences=0", "data.test_sentences=0")
+    assert sorted(load(tmp_path, f"data.train={file}", *whole).splits["train"].targets) == sorted(sum(pairs, ()))
+    assert is_pair_file(file.name)
+    assert table_of(pair_file(file, (None, None), ("en", "fr"))) == pairs
+
+
+def table_of(reader: Any) -> list[tuple[str, str]]:
+    return [pair for chunk in reader.chunks() for pair in reader.parse(chunk).pairs]
+
+
 def test_texts_that_several_splits_have_are_said_of_one_sided_text(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -172,11 +243,15 @@ def test_a_table_has_one_or_two_columns_of_text_and_a_header_of_languages_is_non
         "bonjour",
     ]
     (tmp_path / "b.csv").write_text("id,english,french\n17,hello,bonjour\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"b.csv, line 1: 3 columns, none of which is named text; leave one or two"):
+    with pytest.raises(
+        UserError, match=r"b.csv, line 1: 3 columns, none of which is named text; give data.text_column=NAME"
+    ):
         load(tmp_path, f"data.train={tmp_path / 'b.csv'}", *whole)
     columns = {"id": ["17", "18"], "english": ["hello", "yes"], "french": ["bonjour", "oui"]}
     pq.write_table(pa.table(columns), tmp_path / "c.parquet")
-    with pytest.raises(UserError, match=r"c.parquet: 3 columns \(id, english, french\), none of which is named text; "):
+    with pytest.raises(
+        UserError, match=r"c.parquet: 3 columns of text \(id, english, french\), none of which is named "
+    ):
         load(tmp_path, f"data.train={tmp_path / 'c.parquet'}", *whole)
     with pytest.raises(UserError, match=r"^data.val is an empty list; name a file, or write data.val=null$"):
         load(tmp_path, f"data.train={tmp_path / 'a.csv'}", "data.val=[]")

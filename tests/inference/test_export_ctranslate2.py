@@ -194,7 +194,7 @@ def test_a_disk_that_fills_up_leaves_nothing_of_the_folder(tmp_path: Path, monke
 
 def test_a_folder_of_it_is_known_by_the_other_engine(tmp_path: Path) -> None:
     script.export(small_transformer(), tmp_path / "model")
-    with pytest.raises(UserError, match=r"model is a model for CTranslate2; add engine=ctranslate2, or give the run"):
+    with pytest.raises(UserError, match=r"model is a model for CTranslate2, which translate and serve read with"):
         Translator.load(tmp_path / "model", device="cpu")
 
 

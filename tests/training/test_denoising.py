@@ -16,6 +16,8 @@ from small_run import KilledError, begun, rows, weights
 from seq2seq_attn.checkpoint.load import load
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.inference import export_ctranslate2
+from seq2seq_attn.inference.translator import Translator
 from seq2seq_attn.training.build import build
 from seq2seq_attn.training.check_options import check_config
 
@@ -111,6 +113,15 @@ def test_the_model_is_fine_tuned_with_its_vocabulary(run: Path, pairs: list[str]
     assert tuned.tokenizer.fingerprint == loaded.tokenizer.fingerprint
     assert tuned.config.get("objective") is None
     assert config["objective"] is not None
+
+
+def test_a_model_that_restores_text_does_not_translate(run: Path, caplog: pytest.LogCaptureFixture) -> None:
+    Translator.load(run, device="cpu")
+    (message,) = caplog.messages
+    assert "is pre-trained to restore text, and has not learned to translate; fine-tune it with" in message
+    loaded = load(str(run))
+    with pytest.raises(UserError, match=r"^a model that is pre-trained to restore text does not translate"):
+        export_ctranslate2.check(loaded.model, loaded.config)
 
 
 def test_what_does_not_fit_is_refused() -> None:

@@ -61,10 +61,12 @@ class PairSource(ABC):
     Attributes:
         files: the files, for sizes, times and progress.
         corpus: name of the corpus of a mixture that it belongs to.
+        has_one_side: whether the sides of a pair are one text; no split has an empty one then.
     """
 
     files: tuple[Path, ...] = ()
     corpus = ""
+    has_one_side = False
 
     @abstractmethod
     def chunks(self) -> Iterator[RawChunk]:

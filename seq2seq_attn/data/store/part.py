@@ -56,6 +56,9 @@ def clean_chunk(
         counts |= dropped
     else:
         check_lengths(split, pairs, chunk.first, source.files)
+    if source.has_one_side and not filters:
+        texts = [pair for pair in pairs if pair.source]
+        counts["dropped, empty"], pairs = len(pairs) - len(texts), texts
     sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
     columns: list[Any] = [
         sources,

@@ -69,7 +69,7 @@ def prepare_text(
         read += sum(source.size for source in files)
         counts[split] = total(part.counts for part in parts[split])
         reject(folder, split, rejected, counts[split], max_rejected)
-        if not counts[split]["pairs read"]:
+        if not counts[split]["pairs read"] or (split != "train" and not any(part.rows for part in parts[split])):
             names = ", ".join(str(file) for source in files for file in source.files)
             or_none = "" if split == "train" else ", or none"
             raise UserError(f"{names} has no text for the split {split}; give a file or a split that has some{or_none}")
