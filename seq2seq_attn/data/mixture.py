@@ -124,7 +124,7 @@ class MixtureCorpus(Corpus):
         ]
         empty = [step for step, count in loaded.report.counts.items() if IN_EPOCH in step and not count]
         for name in corpora:
-            if self.weights.get(name, 1) and any(f"pairs of {name}{IN_EPOCH} " in step for step in empty):
+            if any(f"pairs of {name}{IN_EPOCH} " in step for step in empty):
                 log.warning(
                     f"The corpus {name} gives no pair to train on: cleaning drops all, or they are also in a corpus "
                     "before it"

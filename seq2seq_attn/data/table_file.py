@@ -40,7 +40,7 @@ class Table(PairFile):
 
     def _choose(self, choice: Choice, line: int, first: list[str], second: Sequence[str] = ()) -> None:
         is_given = choice.columns[0] is not None
-        has_only_text = choice.one_side and (is_given or text_column(first) is not None)
+        has_only_text = choice.one_side and text_column(first) is not None
         if choice.one_side and not is_given and len(first) > 2 and named_columns(first, choice) is None:
             raise UserError(
                 f"{self.path}, line {line}: {len(first)} columns, none of which is named text; give "

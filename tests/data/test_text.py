@@ -153,7 +153,7 @@ def test_a_column_may_be_chosen_and_the_table_says_which_are_read(kind: str, tmp
     columns, file = {"date": ["May", "June"] * 15, "body": [f"line {n}" for n in range(30)]}, tmp_path / f"a.{kind}"
     rows = list(zip(*columns.values(), strict=True))
     if kind == "parquet":
-        pq.write_table(pa.table(columns | {"id": list(range(30))}), file)
+        pq.write_table(pa.table({"id": list(range(30))} | columns), file)
     elif kind == "jsonl":
         file.write_text("".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows), "utf-8")
     else:
@@ -248,6 +248,8 @@ def test_a_table_has_one_or_two_columns_of_text_and_a_header_of_languages_is_non
     ):
         load(tmp_path, f"data.train={tmp_path / 'b.csv'}", *whole)
     columns = {"id": ["17", "18"], "english": ["hello", "yes"], "french": ["bonjour", "oui"]}
+    chosen = load(tmp_path, f"data.train={tmp_path / 'b.csv'}", *whole, "data.text_column=french")
+    assert list(chosen.splits["train"].targets) == ["bonjour"]
     pq.write_table(pa.table(columns), tmp_path / "c.parquet")
     with pytest.raises(
         UserError, match=r"c.parquet: 3 columns of text \(id, english, french\), none of which is named "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from functools import partial
+import resource
 from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
@@ -87,11 +87,16 @@ def test_only_missing_and_damaged_shards_are_encoded_again(
     assert arrays(tmp_path) == whole
 
 
-def test_a_full_disk_is_named_as_that(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(encoded, "replacing", partial(open, mode="wb"))
-    with pytest.raises(OSError, match="No space left on device") as full:
-        save_array(Path("/dev/full"), np.arange(100_000))
-    assert full.value.errno == errno.ENOSPC
+def test_a_disk_that_fills_up_is_named_as_that(tmp_path: Path) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, before[1]))  # as if there were no room for more
+    try:
+        with pytest.raises(OSError, match="File too large") as full:  # of numpy: "N requested and M written"
+            save_array(tmp_path / "ids.npy", np.arange(100_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert full.value.errno == errno.EFBIG
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_arrays_are_saved_as_numpy_does(tmp_path: Path) -> None:
