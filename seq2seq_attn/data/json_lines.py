@@ -123,7 +123,9 @@ def text_of(fields: dict[str, Any], name: str) -> str:
     """Return the text of a field on one line, or a `Reason`."""
     text = fields.get(name)
     if not isinstance(text, str):
-        return Reason(f"no text in the field '{name}' (fields: {readable(', '.join(fields)) if fields else 'none'})")
+        held = f", which holds {readable(json.dumps(text), 30)}" if name in fields else ""
+        listed = readable(", ".join(fields)) if fields else "none"
+        return Reason(f"no text in the field '{name}'{held} (fields: {listed})")
     if NOT_TEXT.search(text):
         return Reason(f"a NUL or half a surrogate pair in the field '{name}', so this is not plain text")
     return join_lines(text)

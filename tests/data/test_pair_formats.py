@@ -321,7 +321,12 @@ def test_a_broken_file_is_named_with_its_line(name: str, lines: list[str], sente
         ("a.tsv", ["a\tb", "c d", "e\tf"], 2, "1 tab-separated column, where the first line has 2"),
         ("a.tsv", ["en\tfr", "e\tf", "a\tb\tc"], 3, "3 tab-separated columns, where the first line has 2"),
         ("a.jsonl", ['{"en": "e", "fr": "f"}', '{"en": "a"}'], 2, "no text in the field 'fr' (fields: en)"),
-        ("a.jsonl", ['{"en": "e", "fr": "f"}', '{"en": 3, "fr": ""}'], 2, "no text in the field 'en' (fields: en, fr)"),
+        (
+            "a.jsonl",
+            ['{"en": "e", "fr": "f"}', '{"en": 3, "fr": ""}'],
+            2,
+            "no text in the field 'en', which holds 3 (fields: en, fr)",
+        ),
         ("a.jsonl", ['{"en": "e", "fr": "f"}', "[1]"], 2, "not a JSON object"),
         (
             "a.jsonl",
