@@ -232,7 +232,7 @@ class Attention(AttentionLayer):
             start: position of the first key.
             valid_length: instead of a mask, how many of the first keys may be attended to (see `key_mask`).
         """
-        visible = key_mask(mask, valid_length, keys)
+        visible = key_mask(mask, valid_length, keys, values)
         if self.latent is not None:
             return self._prepare_latents(self.latent, keys, values, visible, start)
         packed, one_input = None, values is None or values is keys

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any, final
 
 import torch
@@ -17,6 +19,9 @@ from seq2seq_attn.errors import UserError, one_line
 
 BATCH, LENGTH, REAL = 2, 9, 5  # sentences, their length, and the tokens of the second before its padding
 LONG = 250  # positions, which faster ways serve, and tables of 256 positions
+LIMITS = ("fused_from", "blocks_from", "listed_from", "buckets_from")  # lengths from which a pattern has a faster way
+NEVER = sys.maxsize
+TURNED = torch.tensor([1, 0])  # the sentences in another order
 LEAST_GRADIENT = 1e-9
 STEP = 0.1  # of every parameter, in an update
 
@@ -87,7 +92,9 @@ class Checked:
         }
         if self.is_self:
             laws["a causal position sees none after it"] = self.look_ahead
-            laws["one step at a time equals all at once"] = self.steps
+        laws["one step at a time equals all at once"] = self.steps if self.is_self else self.cross_steps
+        if not self.is_self:
+            laws["hypotheses and chosen sentences change nothing"] = self.hypotheses
         if hasattr(self.layer.attention, "backend"):
             laws["the faster ways equal backend=dense"] = self.backends
         return laws
@@ -170,28 +177,79 @@ class Checked:
 
     def steps(self) -> float:
         (x,) = self.inputs()
-        past, contexts = None, []
-        for token in x.split(1, 1):
-            attended = self.attend([token], causal=True, past=past)
+        past, contexts, order = None, [], torch.arange(BATCH)
+        for at in range(LENGTH):
+            if past is not None and at == REAL:  # as a search does with its hypotheses
+                past, order = past.branch(TURNED), TURNED
+            attended = self.attend([x[order, at : at + 1]], causal=True, past=past)
             past = attended.memory
-            contexts.append(attended.context)
+            contexts.append(attended.context[order])
         return difference(torch.cat(contexts, 1), self.attend([x], causal=True).context)
 
+    def cross_steps(self) -> float:
+        query, keys, values = self.inputs()
+        attention = self.layer.attention
+        memory = attention.prepare(keys, values, self.padding)
+        history, contexts = None, []
+        for at in range(LENGTH):
+            attended = attention(query[:, at : at + 1], memory, start=at, history=history)
+            history = attended.history
+            contexts.append(attended.context)
+        return difference(torch.cat(contexts, 1), attention(query, memory).context)
+
+    def hypotheses(self) -> float:
+        """Compare several hypotheses of a sentence with each alone, and chosen sentences of a memory with all."""
+        query, keys, values = self.inputs()
+        attention = self.layer.attention
+        memory = attention.prepare(keys, values, self.padding)
+        chosen = attention(query[TURNED], memory.select(TURNED)).context
+        differences = [difference(chosen[TURNED], attention(query, memory).context)]
+        first = attention.first_history(memory)
+        of_pairs = None if first is None else first.select(torch.arange(BATCH).repeat_interleave(2))
+        for at in range(LENGTH):
+            pair = query[:, [at, LENGTH - 1 - at]]
+            rows = pair.flatten(0, 1).unsqueeze(1)
+            together = attention(rows, memory, start=at, history=of_pairs).context
+            alone = [attention(one, memory, start=at).context for one in pair.split(1, 1)]
+            differences.append(difference(together.reshape(BATCH, 2, -1), torch.cat(alone, 1)))
+        return max(differences)
+
     def backends(self) -> float:
-        attention, differences = self.layer.attention, []
-        chosen = attention.backend
+        differences = []
         for length in (LENGTH, LONG):
             inputs = [x.requires_grad_() for x in self.inputs(length)]
             for asked in ({"causal": False}, {"causal": True}) if self.is_self else ({},):
-                results = []
-                for backend in (chosen, "dense"):
-                    attention.backend = backend
-                    context = self.attend(inputs, None, **asked).context
-                    gradients = torch.autograd.grad(context.sin().sum(), inputs, allow_unused=True)
-                    results.append([context, *(x for x in gradients if x is not None)])
-                attention.backend = chosen
-                differences += [difference(*both) for both in zip(*results, strict=True)]
+                expected = self.with_gradients(inputs, "dense", **asked)
+                for way in faster_ways(getattr(self.layer.attention, "pattern", None)):
+                    with way:
+                        found = self.with_gradients(inputs, self.layer.attention.backend, **asked)
+                    differences += [difference(*both) for both in zip(found, expected, strict=True)]
         return max(differences)
+
+    def with_gradients(self, inputs: list[Tensor], backend: str, **asked: Any) -> list[Tensor]:
+        """Return the context that a backend computes, and the gradients of the inputs that have one."""
+        with attributes(self.layer.attention, backend=backend):
+            context = self.attend(inputs, None, **asked).context
+        gradients = torch.autograd.grad(context.sin().sum(), inputs, allow_unused=True)
+        return [context, *(x for x in gradients if x is not None)]
+
+
+def faster_ways(pattern: Any) -> list[AbstractContextManager[None]]:
+    """Return contexts in which the lengths are those of the layer, and in which each way of the pattern begins at 1."""
+    limits = [name for name in LIMITS if getattr(pattern, name, NEVER) < NEVER]
+    alone = [attributes(pattern, **dict.fromkeys(limits, NEVER) | {name: 1}) for name in limits]
+    return [nullcontext(), *alone]
+
+
+@contextmanager
+def attributes(of: Any, **changed: Any) -> Iterator[None]:
+    """Change attributes for a while."""
+    before = {name: getattr(of, name) for name in changed}
+    vars(of).update(changed)
+    try:
+        yield
+    finally:
+        vars(of).update(before)
 
 
 def has_gradient(parameter: Tensor) -> bool:

@@ -203,7 +203,7 @@ class KernelAttention(AttentionLayer):
         valid_length: Integer[Tensor, " batch"] | Integer[Tensor, "batch target"] | None = None,
     ) -> KernelMemory:
         """Compute all that depends on keys and values only, as `Attention.prepare`."""
-        mask = key_mask(mask, valid_length, keys)
+        mask = key_mask(mask, valid_length, keys, values)
         values = keys if values is None else values
         values = values if self.project_values is None else self.project_values(values)
         return self._prepare(keys, self.project_key(keys), values, mask, start)

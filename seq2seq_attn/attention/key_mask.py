@@ -15,6 +15,7 @@ def key_mask(
     mask: Bool[Tensor, "batch source"] | Bool[Tensor, "batch target source"] | None,
     valid_length: Integer[Tensor, " batch"] | Integer[Tensor, "batch target"] | None,
     keys: Float[Tensor, "batch source key_dim"],
+    values: Float[Tensor, "values_batch values_source value_dim"] | None = None,
 ) -> Bool[Tensor, "batch source"] | Bool[Tensor, "batch target source"] | None:
     """Return `mask`, or a mask that is True at the first `valid_length` keys of each sentence or query; None: all keys.
 
@@ -22,8 +23,14 @@ def key_mask(
     and above mean all.
 
     Raises:
-        UserError: for a mask that is not boolean, lengths that are not integers, one of another shape, or both at once.
+        UserError: for a mask that is not boolean, lengths that are not integers, one of another shape, or both at once;
+            and for values that are not those of the keys, which torch's kernel would read past their end.
     """
+    if values is not None and values.shape[:2] != keys.shape[:2]:
+        raise UserError(
+            f"the values have the shape {tuple(values.shape)}, and the keys are {keys.shape[1]} in each of {len(keys)} "
+            "sentences; give one value for each key"
+        )
     if valid_length is None:
         if mask is not None:
             check_mask(mask, keys)

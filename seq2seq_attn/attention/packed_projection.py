@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, final
+from typing import NamedTuple, TypeGuard, final
 
 import torch
 from jaxtyping import Float
@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from seq2seq_attn.attention.score.projected import ProjectedScore
 from seq2seq_attn.attention.score.score import Score
+from seq2seq_attn.factory import redefines
 from seq2seq_attn.nn.linear import linear
 from seq2seq_attn.nn.precision import as_autocast
 
@@ -36,15 +37,21 @@ class PackedProjection(NamedTuple):
 
 def pack(score: Score, project_values: nn.Linear | None) -> PackedProjection | None:
     """Stack the projections of queries, keys and values; None where one of them is not linear."""
-    if project_values is None or not isinstance(score, ProjectedScore):
+    if project_values is None or not is_projected(score):
         return None
     project_query, project_keys = score.projections
     return stack((project_query, project_keys, project_values), score.scale)
 
 
+def is_projected(score: Score) -> TypeGuard[ProjectedScore]:
+    """Return whether a score prepares queries and keys as `ProjectedScore` does, by its two projections alone."""
+    prepared = ProjectedScore.prepare_query, ProjectedScore.prepare_keys
+    return isinstance(score, ProjectedScore) and not any(redefines(type(score), one) for one in prepared)
+
+
 def pack_source(score: Score, project_values: nn.Linear | None) -> PackedProjection | None:
     """Stack the projections of keys and values of one input; None where one of them is not linear."""
-    if project_values is None or not isinstance(score, ProjectedScore):
+    if project_values is None or not is_projected(score):
         return None
     return stack((score.projections[1], project_values))
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from seq2seq_attn.attention import check_attention
 from seq2seq_attn.attention.gate.gate import Gate
 from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
+from seq2seq_attn.attention.pattern.pattern import Pattern
 from seq2seq_attn.attention.score.scaled_dot import ScaledDotScore
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.masked import masked_softmax
@@ -20,6 +21,7 @@ from seq2seq_attn.nn.masked import masked_softmax
 SOME = ("multihead", "linear", "local_p", "coverage", "talking_heads", "luong_dot")
 HIDDEN = {"a hidden key changes nothing", "a hidden key weighs exactly 0", "padding and other sentences change nothing"}
 BLIND = "a query that sees no key has a context of zeros and finite gradients"
+SEARCH = "hypotheses and chosen sentences change nothing"
 AHEAD, STEPS = "a causal position sees none after it", "one step at a time equals all at once"
 GRADIENTS, STATE, FASTER = (
     "every parameter gets a gradient",
@@ -68,6 +70,47 @@ class Broken(ScaledDotScore):
         raise ValueError("no keys today")
 
 
+class CountsRows(ScaledDotScore):
+    """Takes the number of a row for its position."""
+
+    def forward(self, query: Any, keys: Any, positions: Any) -> Tensor:
+        scores = super().forward(query, keys, positions)
+        rows = torch.arange(scores.shape[2])[:, None]
+        return scores - 0.3 * (rows - torch.arange(scores.shape[3])).abs()
+
+
+class OneTensor(ScaledDotScore):
+    """Prepares keys that are no tuple."""
+
+    def prepare_keys(self, keys: Tensor) -> Any:
+        return super().prepare_keys(keys)[0]
+
+
+class Sums(Gate):
+    """Adds up the contexts of the queries until each."""
+
+    def forward(self, query: Tensor, context: Tensor) -> Tensor:
+        return context.cumsum(1)
+
+
+class Narrow(Pattern):
+    """Reads fewer keys in a step than it allows."""
+
+    def allowed(self, query: Tensor, key: Tensor) -> Tensor:
+        return (query[..., :, None] - key[..., None, :]).abs() <= 3
+
+    def window(self, position: int, source: int, causal: bool) -> slice:
+        return slice(max(0, position - 1), min(source, position + 2))
+
+
+class Apart(ScaledDotScore):
+    """Takes the positions for those of all pairs."""
+
+    def forward(self, query: Any, keys: Any, positions: Any) -> Tensor:
+        scores = super().forward(query, keys, positions)
+        return scores - 0.1 * (positions.query[:, None] - positions.key).abs()
+
+
 class Closed(Gate):
     """Lets nothing pass at first, so that nothing else has a gradient in the first update."""
 
@@ -80,9 +123,16 @@ class Closed(Gate):
 
 
 CLASSES = {
-    "gate": {"closed": Closed},
+    "gate": {"closed": Closed, "sums": Sums},
     "normalizer": {"sees_all": SeesAll, "not_a_number": NotANumber, "idle": Idle},
-    "score": {"means_of_batch": MeansOfBatch, "broken": Broken},
+    "pattern": {"narrow": Narrow},
+    "score": {
+        "means_of_batch": MeansOfBatch,
+        "broken": Broken,
+        "counts_rows": CountsRows,
+        "one_tensor": OneTensor,
+        "apart": Apart,
+    },
 }
 
 
@@ -115,7 +165,7 @@ def test_every_preset_keeps_all_laws(preset: str) -> None:
     [
         ("normalizer=sees_all", {*HIDDEN, BLIND, AHEAD, STEPS}),
         ("normalizer=not_a_number", {BLIND}),
-        ("score=means_of_batch", HIDDEN - {"a hidden key weighs exactly 0"} | {AHEAD, STEPS, FASTER}),
+        ("score=means_of_batch", HIDDEN - {"a hidden key weighs exactly 0"} | {AHEAD, STEPS}),
         ("normalizer=idle", {GRADIENTS, STATE}),
     ],
 )
@@ -128,11 +178,33 @@ def test_an_attention_that_breaks_laws_is_refused_by_their_names(part: str, laws
     assert named == laws
 
 
+@pytest.mark.parametrize(
+    ("part", "laws"),
+    [
+        ("score=counts_rows", {STEPS, SEARCH}),
+        ("gate=sums", {STEPS, SEARCH}),
+        ("pattern=narrow", {STEPS}),
+        ("score=one_tensor", {STEPS, SEARCH}),
+    ],
+)
+def test_a_cross_attention_takes_steps_and_hypotheses(part: str, laws: set[str], folder: Path) -> None:
+    with pytest.raises(UserError) as refused:
+        check_attention("multihead", part, query_dim=8, key_dim=8, num_heads=2, config_dir=folder)
+    assert {law for law in (STEPS, SEARCH) if f"{law}: " in str(refused.value)} == laws
+
+
+def test_every_way_of_a_pattern_is_taken_however_long_its_sequences_must_be(folder: Path) -> None:
+    check_attention("multihead", "score=apart", dim=8, num_heads=2, config_dir=folder)
+    for pattern in ("local", "sparse"):
+        with pytest.raises(UserError, match=rf"breaks 1 of 9 laws; {FASTER}: "):
+            check_attention("multihead", "score=apart", f"pattern={pattern}", dim=8, num_heads=2, config_dir=folder)
+
+
 def test_a_factor_that_begins_as_0_breaks_no_law(folder: Path) -> None:
     found = check_attention("multihead", "gate=closed", dim=8, num_heads=2, config_dir=folder)
     assert found[GRADIENTS] == 0
 
 
 def test_an_error_of_a_class_is_the_reason_of_every_law(folder: Path) -> None:
-    with pytest.raises(UserError, match=r"^attention 'bahdanau' breaks 7 of 7 laws; .*: ValueError: no keys today; "):
+    with pytest.raises(UserError, match=r"^attention 'bahdanau' breaks 9 of 9 laws; .*: ValueError: no keys today; "):
         check_attention("bahdanau", "score=broken", query_dim=8, key_dim=6, config_dir=folder)

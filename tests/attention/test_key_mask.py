@@ -116,6 +116,15 @@ def test_what_is_no_mask_or_no_length_is_refused(
         call(**given)
 
 
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("shape", [(B, S - 1), (B, S + 4), (B, 1), (1, S), (B + 1, S)])
+@pytest.mark.parametrize("preset", ["multihead", "luong_general", "linear", "latent", "local"])
+def test_values_of_other_keys_are_refused(preset: str, shape: tuple[int, int]) -> None:
+    layer = build_attention(preset, query_dim=6, key_dim=6)
+    with pytest.raises(UserError, match=r"^the values have the shape .*, and the keys are 7 in each of 3 sentences; "):
+        layer(SMALL[:, :2], SMALL, torch.randn(*shape, 6))
+
+
 @pytest.mark.parametrize("given", [{"mask": torch.ones(B, 4, S).bool()}, {"valid_length": torch.ones(B, 4).long()}])
 def test_a_mask_of_other_queries_is_refused(given: dict[str, Tensor]) -> None:
     layer = build_attention("multihead", query_dim=6, key_dim=6)

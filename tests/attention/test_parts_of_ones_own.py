@@ -10,16 +10,20 @@ import pytest
 import torch
 from configs import attention_factory
 from torch import Tensor, nn
+from torch.nn import functional
 
 from seq2seq_attn.attention import Attention
+from seq2seq_attn.attention.backend import blocks
 from seq2seq_attn.attention.block import Block
 from seq2seq_attn.attention.gate.gate import Gate
 from seq2seq_attn.attention.normalizer.softmax import SoftmaxNormalizer
+from seq2seq_attn.attention.packed_projection import pack, pack_source
 from seq2seq_attn.attention.pattern.full import FullPattern
 from seq2seq_attn.attention.pattern.local import LocalPattern
 from seq2seq_attn.attention.pattern.pattern import Pattern
 from seq2seq_attn.attention.score.additive import AdditiveScore
 from seq2seq_attn.attention.score.dot import DotScore
+from seq2seq_attn.attention.score.scaled_dot import ScaledDotScore
 from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.errors import UserError
@@ -118,6 +122,59 @@ def test_every_backend_hides_and_reweighs(score: Any, pattern: Any, causal: bool
     layer.backend = "dense"
     for ours, expected in zip(found, contexts(), strict=True):
         torch.testing.assert_close(ours, expected, rtol=0, atol=1e-12)
+
+
+class Drawing(DotScore):
+    """Drops scores, as a score with a dropout of its own does; its tiles are computed once more for the gradient."""
+
+    def forward(self, query: tuple[Tensor, ...], keys: tuple[Tensor, ...], positions: QueryKeyPositions) -> Tensor:
+        return functional.dropout(super().forward(query, keys, positions), 0.5)
+
+
+def test_a_score_of_ones_own_may_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(blocks, "MAX_TILE_NUMBERS", 40)
+    layer = attending(partial(Drawing), partial(local))
+    x = torch.randn(B, N, WIDTH, requires_grad=True)
+    direction, step = torch.randn_like(x), 1e-6
+
+    def loss(at: Tensor) -> Tensor:
+        torch.manual_seed(3)
+        return layer.attend_self(at).context.sin().sum()
+
+    ahead, behind = (loss(x.detach() + sign * step * direction) for sign in (1, -1))
+    (gradient,) = torch.autograd.grad(loss(x), x)
+    assert (gradient * direction).sum().item() == pytest.approx(((ahead - behind) / (2 * step)).item(), rel=1e-6)
+
+
+def test_another_forward_is_no_inner_product_unless_it_says_so() -> None:
+    class Other(DotScore):
+        def forward(self, query: Any, keys: Any, positions: Any) -> Tensor:
+            return super().forward(query, keys, positions) / 2
+
+    class Same(Other):
+        inner_product: ClassVar[bool] = True
+
+        def forward(self, query: Any, keys: Any, positions: Any) -> Tensor:
+            return 2 * super().forward(query, keys, positions)
+
+    class Inherits(DotScore):
+        pass
+
+    kinds = DotScore, Other, Same, Inherits
+    assert [kind.inner_product for kind in kinds] == [True, False, True, True]
+
+
+def test_another_preparation_is_not_packed() -> None:
+    class Other(ScaledDotScore):
+        def prepare_query(self, query: Tensor) -> Any:
+            return super().prepare_query(query - query.mean(1, keepdim=True))
+
+    sizes: Any = {"query_dim": WIDTH, "key_dim": WIDTH, "num_heads": HEADS, "bias": False}
+    sizes |= dict.fromkeys(("num_kv_heads", "head_dim", "scale"))
+    values = nn.Linear(WIDTH, WIDTH)
+    assert pack(ScaledDotScore(**sizes), values) is not None
+    assert pack(Other(**sizes), values) is None
+    assert pack_source(Other(**sizes), values) is None
 
 
 class NotInitialised(Pattern):

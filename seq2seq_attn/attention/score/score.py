@@ -47,6 +47,12 @@ class Score(nn.Module, ABC):
     key_parts: int = 1
     running_sums: int = 0
 
+    def __init_subclass__(cls) -> None:
+        """A class with another `forward` than its base's is no inner product unless it says so."""
+        super().__init_subclass__()
+        if "forward" in vars(cls) and "inner_product" not in vars(cls):
+            cls.inner_product = False
+
     @property
     def rotatable(self) -> bool:
         return self.inner_product
