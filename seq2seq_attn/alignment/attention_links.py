@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -45,11 +45,21 @@ def word_maps(
     Args:
         config: of the run.
     """
+    return [attention_along_words(model, tokenizer, *pair) for pair in normalised(pairs, config)]
+
+
+def pair_lengths(tokenizer: SentencePieceTokenizer, pairs: Sequence[Words], config: Mapping[str, Any]) -> Iterator[int]:
+    """Yield the number of tokens of the longer side of each pair, end token included, as `word_maps` encodes them."""
+    for source, target in normalised(pairs, config):
+        sides = tokenizer.encode_source(source), tokenizer.encode_target(target)
+        yield max(sum(map(len, words)) for words in sides) + 1
+
+
+def normalised(pairs: Sequence[Words], config: Mapping[str, Any]) -> Iterator[Words]:
     cleaning: Cleaning = instantiate(cleaning_options(config["data"]), _convert_="all")
-    return [
-        attention_along_words(model, tokenizer, *([cleaning.normalize_text(word) for word in side] for side in pair))
-        for pair in pairs
-    ]
+    for pair in pairs:
+        source, target = ([cleaning.normalize_text(word) for word in side] for side in pair)
+        yield source, target
 
 
 def attended_links(maps: WordMaps, heads: Heads, extraction: Extraction) -> list[Link]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 BARS = "|||"
 Words = tuple[list[str], list[str]]  # of the two sides of a pair
 GOLD_LINK = re.compile(r"(\d{1,9})([-p?])(\d{1,9})")
-WITH_LINKS = re.compile(r"(.*\S)(?:\s{2,}|\t)((?:\d+[-p?]\d+\s*)+)")  # a pair, two blanks or a tab, and its links
+WITH_LINKS = re.compile(r"(.*?\S)(?:\s{2,}|\t)((?:\d+[-p?]\d+\s*)+)")  # a pair, two blanks or a tab, and its links
 PHARAOH = re.compile(r"(?:\d{1,9}-\d{1,9})?(?:\s+\d{1,9}-\d{1,9})*\s*")
 
 
@@ -66,11 +66,15 @@ def read_aligned_pairs(
             links, or no pair has a link.
     """
     texts = list(read_texts(pairs, with_links=gold is None, prefix=prefix))
-    for first, second, _, location in texts:
-        check_words((first.split(), second.split()), location, start)
-    if gold is not None:
+    if gold is None:
+        for first, second, _, location in texts:
+            check_words((first.split(), second.split()), location, start)
+    else:
         link_lines = read_lines(gold)
         check_length(len(link_lines), len(texts), gold)
+        for (first, second, _, location), links in zip(texts, link_lines, strict=True):
+            if links.split() and second.split()[-len(links.split()) :] == links.split():  # else it is a word, as 2-1
+                check_words((first.split(), second.split()), location, start)
         texts = [
             (*text[:2], links, f"{gold}, line {number}")
             for number, (text, links) in enumerate(zip(texts, link_lines, strict=True), start=1)

@@ -58,7 +58,12 @@ def read(given: list[str], figure: str) -> dict[str, Curve]:
         if position.endswith(".tsv"):
             if name:
                 raise UserError(f"{text} names curves that have their names in {position}; give {position} alone")
-            points |= read_points(Path(position), figure)
+            more = read_points(Path(position), figure)
+            if both := sorted(points.keys() & more.keys()):
+                raise UserError(
+                    f"two files have the curve {both[0]}, the second in {position}; rename it in one of them"
+                )
+            points |= more
             continue
         if not Path(position).exists():
             raise UserError(f"{position} does not exist; give run folders of train.py, or NAME=RUN")

@@ -113,6 +113,8 @@ def read(
     translator = Translator.load(run, device="cpu", trust=trust)
     given = translator.translate([sentence])[0] if translation is None else translation
     slot_maps = translator.attention(sentence, given)
+    if not slot_maps and not translator.translate([sentence])[0].tokens:
+        raise UserError(f"{run} reads no token in the sentence, so there is nothing to draw")
     preset = (translator.config.get("choices") or {}).get("attention") or Path(run).stem
     return preset, [pick(slot_maps, one, run) for one in wanted]
 

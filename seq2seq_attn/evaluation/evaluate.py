@@ -30,6 +30,7 @@ from seq2seq_attn.evaluation.pair_log_prob import score
 from seq2seq_attn.evaluation.report import build_report, print_report, write_report
 from seq2seq_attn.inference.models import Models, load_models
 from seq2seq_attn.inference.precision import precision_plugin
+from seq2seq_attn.metric.aer import AER
 from seq2seq_attn.metric.attention import AttentionFigures
 from seq2seq_attn.metric.confidence import check_bootstrap
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
@@ -152,8 +153,11 @@ def run_tests(
     )
     datamodule.test_names = names
     metrics = build_metrics(chosen, sample_references(corpus))
-    for metric in metrics.values() if isinstance(models.model, EncoderDecoder) else ():
-        metric.check(models.model, models.config)
+    if isinstance(models.model, EncoderDecoder):
+        for metric in metrics.values():
+            metric.check(models.model, models.config)
+            if isinstance(metric, AER):
+                metric.check_lengths(models.model, models.tokenizer, models.config)
     module = TranslationModule(
         model=models.model,
         tokenizer=models.tokenizer,

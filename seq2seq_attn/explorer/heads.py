@@ -95,7 +95,8 @@ def write(measured: Measured, run: str, page: Path, table: Path) -> None:
         stream.write(heads_page(measured, run).encode())
     lines = ["\t".join(COLUMNS)]
     for slot, head, rise, error, figures in measured.heads:
-        numbers = (rise, error, *(figures.get(name, math.nan) for name in FIGURES))
+        named = [("rise", rise), ("error", error), *((name, figures.get(name, math.nan)) for name in FIGURES)]
+        numbers = (math.nan if one == "previous" and slot.startswith("cross/") else number for one, number in named)
         cells = ("" if math.isnan(number) else f"{number:.6g}" for number in numbers)
         lines.append("\t".join([slot, "all" if head is None else str(head), *cells]))
     with replacing(table) as stream:

@@ -62,7 +62,7 @@ def heads_page(measured: Measured, run: str) -> str:
             body += [f"<section><h2>{title}</h2>", '<div class="grids">']
             drawn = [name for name in figures if (kind, name) != ("cross", "previous")]
             body += [line for name in drawn for line in grid(chosen, name)]
-            body += ["</div>", *table(chosen, figures), "</section>"]
+            body += ["</div>", *table(chosen, drawn), "</section>"]
     return PAGE.format(
         title="Heads and what they are worth",
         policy=POLICY.format(script=digest(f"\n{SORT}")),

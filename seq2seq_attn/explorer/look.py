@@ -6,8 +6,10 @@ import base64
 import math
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, Final, NamedTuple, final
 
 import numpy as np
@@ -89,7 +91,7 @@ class Explorer:
             "package_version": __version__,
             "limits": {"max_source_tokens": self.max_source_tokens, "max_characters": MAX_CHARACTERS},
             "searches": {name: flat(config) for name, config in known_searches().items()},
-            "models": [model.describe() for model in self._models],
+            "models": told_apart([model.describe() for model in self._models]),
         }
 
     def look(self, request: Any, stopped: threading.Event | None = None) -> dict[str, Any]:
@@ -107,6 +109,20 @@ class Explorer:
         with torch.inference_mode(), time_limit(model.model, self.max_seconds, stopped):
             answer = model.look(parsed)
         return answer | {"seconds": time.perf_counter() - begun}
+
+
+def told_apart(models: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return descriptions of which no two have one name: the run, or else the number, is added to those that have."""
+    names = Counter(model["name"] for model in models)
+    folders = Counter((model["name"], Path(model["run"]).name) for model in models)
+    told = []
+    for number, model in enumerate(models, start=1):
+        name, run = model["name"], model["run"]
+        label = run if folders[name, Path(run).name] > 1 else Path(run).name
+        told.append(model if names[name] == 1 else model | {"name": f"{name} ({label or number})"})
+    if len({model["name"] for model in told}) < len(told):  # the same run, or none, twice
+        return [model | {"name": f"{model['name']}, {number}"} for number, model in enumerate(told, start=1)]
+    return told
 
 
 @contextmanager

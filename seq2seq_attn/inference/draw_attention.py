@@ -31,6 +31,8 @@ def main() -> None:
         parser.error("the sentence is empty, so there is nothing to draw")
     translator = Translator.load(arguments.run, device="cpu", trust=arguments.trust)
     (best,) = translator.translate([arguments.sentence], maps=True)
+    if not best.maps and not best.tokens:
+        parser.error("the sentence has no token, so there is nothing to draw")
     if not best.maps:
         raise UserError(f"the attention of {arguments.run} has no weights to draw")
     for note in best.notes:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, final
 import torch
 from torch import Tensor
 
-from seq2seq_attn.alignment.attention_links import Heads, attended_links, word_maps
+from seq2seq_attn.alignment.attention_links import Heads, attended_links, pair_lengths, word_maps
 from seq2seq_attn.alignment.gold import agreement, read_aligned_pairs
 from seq2seq_attn.alignment.guided import guided_head, guided_shift
 from seq2seq_attn.alignment.word_alignment import Extraction
@@ -62,6 +62,7 @@ class AER(ChosenMetric):
             lowercase=lowercase,
             prefix="metric.aer.",
         )
+        self.gold = gold
         self.heads, self.threshold, self.shift, self.sink = Heads(layer, head), threshold, shift, sink
         self.error_rate = math.nan
 
@@ -75,6 +76,22 @@ class AER(ChosenMetric):
         heads = self.heads_of(model, config)
         if heads != self.heads:
             log.info(f"metric.aer is of {heads}, the guided head; metric.aer.layer and metric.aer.head choose another")
+
+    def check_lengths(self, model: EncoderDecoder, tokenizer: SentencePieceTokenizer, config: dict[str, Any]) -> None:
+        """Refuse a pair of more tokens than the model has positions for, before a training.
+
+        Raises:
+            UserError: naming the first.
+        """
+        if model.max_length is None:
+            return
+        pairs = [(pair.source, pair.target) for pair in self.pairs]
+        for number, longest in enumerate(pair_lengths(tokenizer, pairs, config), start=1):
+            if longest > model.max_length:
+                raise UserError(
+                    f"metric.aer.gold={self.gold}, line {number}: a pair of {longest} tokens, and the model has "
+                    f"positions for {model.max_length}; leave the pair out"
+                )
 
     def check_heads(self, model: EncoderDecoder) -> None:
         layers, (layer, head) = model.decoder.source_attentions, self.heads

@@ -112,6 +112,8 @@ def build(
     datamodule.max_length = module.model.max_length
     for metric in metrics.values():
         metric.check(module.model, config)
+        if isinstance(metric, AER):
+            metric.check_lengths(module.model, tokenizer, config)
     if guided.is_on:
         guided.check(module.model)  # before the links are made
         datamodule.links = guided.prepare(reader, corpus, config["paths"]["cache_dir"], config["trust"])

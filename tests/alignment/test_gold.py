@@ -85,6 +85,16 @@ def test_links_end_the_lines_of_pairs_or_are_in_a_file_and_count_from_0_or_1(tmp
     assert read_aligned_pairs([files["source"], files["target"]], files["gold"], lowercase=True)[0].source[0] == "a"
 
 
+def test_words_that_look_like_links_are_words_where_the_links_are_in_a_file(tmp_path: Path) -> None:
+    files = written(tmp_path, pairs="it was two to one ||| es stand 2-1\nGo ||| Va\n", gold="0-0\n\n")
+    assert read_aligned_pairs([files["pairs"]], files["gold"])[0].target == ["es", "stand", "2-1"]
+
+
+def test_links_of_a_line_may_have_tabs_between_them(tmp_path: Path) -> None:
+    (file,) = written(tmp_path, pairs="a cat ||| un chat  0-0\t1-1\nGo\tVa\t0-0\t0-0\n").values()
+    assert [pair.sure for pair in read_aligned_pairs([file])] == [{(0, 0), (1, 1)}, {(0, 0)}]
+
+
 def test_a_line_may_have_no_links_and_words_may_be_numbers(tmp_path: Path) -> None:
     (file,) = written(
         tmp_path, gold="on 10-11 ||| le 10-11\nGo ||| Va  0-0\n\t\nso 1-0 ||| a 1-0\nGo ||| le 10-11\n"

@@ -142,6 +142,7 @@ def test_a_figure_that_was_nan_is_a_gap(tmp_path: Path) -> None:
     ("runs", "output", "said"),
     [
         (["a/0", "b/0"], "x.png", "two runs are named 0; name"),
+        (["a.tsv", "b.tsv"], "x.png", "two files have the curve 0, the second in"),
         (["a/0"], "x.bmp", "x.bmp does not name a picture; end it in one of .png, .svg, .pdf"),
         (["a/0"], "x", "x does not name a picture"),
     ],
@@ -152,6 +153,7 @@ def test_nothing_is_lost_silently(
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         written(tmp_path / name / "0", (9, 20.0))
+        (tmp_path / f"{name}.tsv").write_text("run\tupdates\tval/bleu\n0\t10\t20\n", encoding="utf-8")
     with pytest.raises(SystemExit):
         script.main([*(str(tmp_path / run) for run in runs), "--output", str(tmp_path / output)])
     assert said in " ".join(capsys.readouterr().err.split())

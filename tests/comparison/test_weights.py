@@ -225,6 +225,11 @@ def test_a_map_that_a_model_lacks_is_named_beside_those_that_it_has(runs: dict[s
         script.read(runs["bahdanau"], SOURCE, TARGET, wanted("encoder:2:0"))
 
 
+def test_a_sentence_of_no_token_is_named_as_that(runs: dict[str, str]) -> None:
+    with pytest.raises(script.UserError, match=r"reads no token in the sentence, so there is nothing to draw$"):
+        script.read(runs["bahdanau"], "\x01", None, wanted("cross:0:0"))
+
+
 def test_an_empty_sentence_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         script.main([str(tmp_path), "--sentence", " "])

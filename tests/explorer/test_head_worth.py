@@ -153,6 +153,8 @@ def test_the_command_writes_a_page_and_its_figures(run: Path, capsys: pytest.Cap
     assert len(rows) == 6 * 3  # two layers of each kind, with two heads and both
     assert {len(row) for row in rows} == {9}
     assert [row[4:] for row in rows if row[1] == "all"] == [[""] * 5] * 6
+    previous = [row for row in rows if row[head.split("\t").index("previous")] == "" and row[1] != "all"]
+    assert {row[0] for row in previous} == {"cross/0", "cross/1"}  # whose rows are of other tokens than its columns
     models = load_models([str(run)], "cpu")
     measured = measure(models, read_pairs(models, ["source.txt", "target.txt"], 5), "knock_out")
     assert [float(row[2]) for row in rows] == pytest.approx([one.rise for one in measured.heads], abs=1e-5)
@@ -162,6 +164,7 @@ def test_the_command_writes_a_page_and_its_figures(run: Path, capsys: pytest.Cap
     assert "<i>" not in text
     assert text.count('<table class="grid">') == 3 * 6 - 1
     assert text.count("<h2>") == 3
+    assert text.count(">on the previous token<") == 2 * 2  # a grid and a column of each self-attention
     assert "default-src 'none'" in text
     script.main([str(run), "source.txt", "target.txt", "--output", "new/heads.html", "--change", "none"])  # its own
     assert "rise of the loss" not in Path("new/heads.html").read_text(encoding="utf-8")

@@ -281,6 +281,22 @@ def test_the_models_are_described(explorer: Explorer, translators: list[Translat
 
 
 @pytest.mark.parametrize(
+    ("runs", "names"),
+    [
+        (["runs/a", "runs/b"], ["Transformer, x (a)", "Transformer, x (b)"]),
+        (["one/a", "two/a"], ["Transformer, x (one/a)", "Transformer, x (two/a)"]),
+        (["", ""], ["Transformer, x (1)", "Transformer, x (2)"]),
+        (["runs/a", "runs/a"], ["Transformer, x (runs/a), 1", "Transformer, x (runs/a), 2"]),
+    ],
+)
+def test_models_of_one_name_are_told_apart(runs: list[str], names: list[str]) -> None:
+    models = [{"name": "Transformer, x", "run": run} for run in runs]
+    assert [model["name"] for model in look_module.told_apart(models)] == names
+    other = {"name": "RNN, x", "run": "runs/a"}
+    assert look_module.told_apart([models[0], other]) == [models[0], other]
+
+
+@pytest.mark.parametrize(
     ("preset", "parts"),
     [
         ("synthesizer_dense_vanilla", ["W2 relu(W1 x + b1) + b2", "(W q) . (U k) / sqrt(d_k)", "exp(score) / sum of"]),

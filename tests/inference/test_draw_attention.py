@@ -41,6 +41,14 @@ def test_what_cannot_be_drawn_is_refused_before_the_model_is_read(
     assert why in capsys.readouterr().err
 
 
+def test_a_sentence_of_no_token_is_named_as_that(
+    model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        said(monkeypatch, model, "\x01", model.parent / "nothing")
+    assert "the sentence has no token, so there is nothing to draw" in capsys.readouterr().err
+
+
 @pytest.mark.usefixtures("no_further_fonts")
 def test_a_picture_is_named_once_and_boxes_are_counted(
     model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -52,6 +52,20 @@ def test_a_layer_or_a_head_that_is_not_there_is_refused_before_training(gold: st
         AER(gold=gold)
 
 
+def test_a_pair_of_too_many_tokens_is_refused_before_training_with_its_line(gold: str, tmp_path: Path) -> None:
+    overrides = "model=transformer", "position=learned", "position.max_length=20"
+    write_checkpoint(tmp_path / "a.ckpt", *overrides)
+    loaded = load(str(tmp_path / "a.ckpt"))
+    AER(gold=gold).check_lengths(loaded.model, loaded.tokenizer, loaded.config)
+    with Path(gold).open("a", encoding="utf-8") as file:
+        file.write(f"{'cat ' * 30} ||| a cat  0-0\n")
+    metric = AER(gold=gold)
+    with pytest.raises(UserError, match=r"^metric.aer.gold=\S+gold, line 3: a pair of \d+ tokens, and the model has"):
+        metric.check_lengths(loaded.model, loaded.tokenizer, loaded.config)
+    with pytest.raises(UserError, match="positions for 20; leave it out"):  # the same pairs as in a validation
+        metric.update(loaded.model, loaded.tokenizer, loaded.config)
+
+
 def test_a_head_that_a_kernel_attention_lacks_is_refused_before_training(gold: str) -> None:
     model = model_for("transformer", "attention@cross_attention=linear", "cross_attention.num_heads=2")
     AER(gold=gold, head=1).check(model, {})

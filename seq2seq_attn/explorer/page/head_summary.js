@@ -4,6 +4,9 @@
 import { kindName } from "./all_heads.js";
 import { element, number, shorten, visible } from "./dom.js";
 
+const SHOWN_WEIGHTS =
+  "Shown is the positive part of each row, divided by its sum: the weights themselves need not sum to one.";
+
 const MEASURES = {
   diagonal: ["diagonal", "share of the weight within one token of the diagonal"],
   sink: ["sink", "share of the weight on the end token"],
@@ -108,7 +111,7 @@ export function drawFormula(container, scene) {
   if (formula.length) children.push(element("pre", { class: "formula", text: formula.join("\n"), tabindex: "0" }));
   if (terms.length) children.push(element("dl", {}, ...terms));
   if (!description.sums_to_one) {
-    children.push(element("p", { class: "muted small", text: "The weights of a row need not sum to one." }));
+    children.push(element("p", { class: "muted small", text: SHOWN_WEIGHTS }));
   }
   container.replaceChildren(...children);
 }

@@ -64,7 +64,7 @@ import { flushAddress, forgetAddress, readAddress, writeAddress } from "./addres
 import { drawAllHeads, kindName } from "./all_heads.js";
 import { embeddedResults, fetchLook, fetchModels, RequestError } from "./api.js";
 import { currentTheme, headColour } from "./colour.js";
-import { announce, byId, element, moveByArrows, number, showTooltip } from "./dom.js";
+import { announce, byId, element, moveByArrows, number, showTooltip, visible } from "./dom.js";
 import { drawHeadLines } from "./head_lines.js";
 import { drawFormula, drawSummary } from "./head_summary.js";
 import { HeatMap } from "./heat_map.js";
@@ -407,7 +407,7 @@ function showLook(look, changes, push) {
   for (const id of ["results", "detail"]) byId(id).hidden = false;
   byId("hint").hidden = true;
   document.documentElement.dataset.state = "shown";
-  document.title = `${look.source.text.slice(0, 60)} \u2013 seq2seq-attn explorer`;
+  document.title = `${visible(look.source.text.slice(0, 60))} \u2013 seq2seq-attn explorer`;
   redraw();
   saveAddress(push && !first);
 }
@@ -606,7 +606,7 @@ async function start() {
   document.documentElement.dataset.state = "ready";
   if (embedded) {
     const name = (look) => (description.models.length > 1 ? ` (${description.models[look.model].name})` : "");
-    const text = (look, index) => `${index + 1}. ${look.source.text.slice(0, 80)}${name(look)}`;
+    const text = (look, index) => `${index + 1}. ${visible(look.source.text.slice(0, 80))}${name(look)}`;
     const options = embedded.looks.map((look, index) => element("option", { value: index, text: text(look, index) }));
     byId("sentence").append(...options);
     byId("sentence").addEventListener("change", () => showSentence(Number(byId("sentence").value), {}));
