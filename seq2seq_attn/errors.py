@@ -48,6 +48,18 @@ def reports_user_errors(main: Callable[Given, Result]) -> Callable[Given, Result
     return reporting
 
 
+def of_class(message: str) -> str | None:
+    """Return the sentence for Python's message on a class that cannot be built; None for another message."""
+    if abstract := ABSTRACT.match(message):
+        return f"{abstract[1]} defines no {abstract[2]}, which such a part needs; add it to the class"
+    if lacking := LACKING.match(message):
+        return (
+            f"{lacking[1]} is built without {lacking[2]}, which it needs; give it in the YAML file that chooses "
+            f"{lacking[1]}"
+        )
+    return None
+
+
 def sentence_of(error: BaseException) -> str | None:
     """Return the sentence for a user's mistake, a full disk or a path without permission; None for a bug.
 
@@ -62,13 +74,8 @@ def sentence_of(error: BaseException) -> str | None:
             return f"The option '{key}' has no value; set it: `{command()} {key}=...`"
         if name.startswith("Interpolation") and key is not None:
             return f"The option '{key}' cannot be worked out: {one_line(str(cause))}"
-        if name == "InstantiationException" and (abstract := ABSTRACT.match(str(cause.__cause__))):
-            return f"{abstract[1]} defines no {abstract[2]}, which such a part needs; add it to the class"
-        if name == "InstantiationException" and (lacking := LACKING.match(str(cause.__cause__))):
-            return (
-                f"{lacking[1]} is built without {lacking[2]}, which it needs; give it in the YAML file that chooses "
-                f"{lacking[1]}"
-            )
+        if name == "InstantiationException" and (sentence := of_class(str(cause.__cause__))):
+            return sentence
         if isinstance(cause, OSError) and cause.errno in UNWRITABLE:
             if cause.filename is None:
                 return f"Standard output or a file cannot be written ({cause.strerror}); make room, or write elsewhere"

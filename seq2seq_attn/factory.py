@@ -13,8 +13,17 @@ from seq2seq_attn.errors import UserError
 
 
 def named_arguments(factory: partial[Any]) -> set[str]:
-    """Return the names of the arguments of a constructor or a function."""
-    return set(inspect.signature(factory.func).parameters)
+    """Return the names of the arguments of a constructor or a function, and of the bases that `**` passes them to."""
+    if not inspect.isclass(factory.func):
+        return set(inspect.signature(factory.func).parameters)
+    names: set[str] = set()
+    for base in factory.func.__mro__:
+        if "__init__" in vars(base):
+            arguments = inspect.signature(vars(base)["__init__"]).parameters.values()
+            names |= {one.name for one in arguments if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)}
+            if not any(one.kind is one.VAR_KEYWORD for one in arguments):
+                break
+    return names - {"self"}
 
 
 def redefines(kind: type, method: Callable[..., Any]) -> bool:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import inspect
 import logging
+import math
 import os
 import re
 import sys
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from types import NoneType, UnionType
+from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from hydra.core.hydra_config import HydraConfig
@@ -188,8 +190,15 @@ def type_and_interval(kind: Any) -> tuple[Any, str | None]:
     if get_origin(kind) is not Annotated:
         return kind, None
     kind, *words = get_args(kind)
-    intervals = (word for word in words if isinstance(word, str) and re.fullmatch(r"[\[(][^,]+,[^,]+[\])]", word))
-    return kind, next(intervals, None)
+    return kind, next((word for word in words if is_interval(word)), None)
+
+
+def is_interval(word: Any) -> bool:
+    """Return whether a text is an interval of numbers, such as `[0, 1)`."""
+    match = re.fullmatch(r"[\[(]([^,]+),([^,]+)[\])]", word) if isinstance(word, str) else None
+    with suppress(ValueError):
+        return match is not None and all(not math.isnan(float(end)) for end in match.groups())
+    return False
 
 
 def fits(value: Any, kind: Any, interval: str | None) -> bool:
@@ -287,9 +296,9 @@ def argument_types(key: str, node: dict[str, Any]) -> dict[str, Any]:
         raise UserError(f"{key}._target_={shown(node['_target_'])} is no class or function; correct the name")
     try:
         arguments = {} if inherits_constructor(target) else inspect.signature(target).parameters
-        types = ranged_types(target.__init__ if inspect.isclass(target) else target)
-    except (NameError, ValueError):  # a name for type checkers alone, a class in C
+    except ValueError:  # a class in C
         return {}
+    types = ranged_types(target.__init__ if inspect.isclass(target) else target)
     if any(argument.kind is argument.VAR_KEYWORD for argument in arguments.values()):
         return types
     for name in node:
@@ -353,11 +362,24 @@ def check_kind(given: str, target: str, kind: str, rebuilt: bool) -> None:
 
 def ranged_types(function: Callable[..., Any]) -> dict[str, Any]:
     """Return the types of the arguments of a constructor or a function, with their ranges."""
-    types, module = get_type_hints(function, include_extras=True), f"{getattr(function, '__module__', None)}."
+    types, module = known_types(function), f"{getattr(function, '__module__', None)}."
     for library, ranges in RANGES.items():
         if module.startswith(f"{library}."):
             intervals = {name: interval for interval, names in ranges.items() for name in names.split()}
             types |= {name: Annotated[types[name], intervals[name]] for name in types.keys() & intervals.keys()}
+    return types
+
+
+def known_types(function: Callable[..., Any]) -> dict[str, Any]:
+    """Return the types of the arguments whose annotations are types, and not imported for type checkers alone."""
+    with suppress(Exception):  # of an annotation of the user's
+        return get_type_hints(function, include_extras=True)
+    types: dict[str, Any] = {}
+    names = getattr(inspect.unwrap(function), "__globals__", {})
+    for name, annotation in getattr(function, "__annotations__", {}).items():
+        with suppress(Exception):
+            alone: Any = SimpleNamespace(__annotations__={name: annotation})
+            types |= get_type_hints(alone, names, include_extras=True)
     return types
 
 

@@ -323,6 +323,32 @@ def test_an_annotation_of_the_user_is_read_as_it_is_meant(name: str, right: Any,
         checked_here(wrong)
 
 
+class Odd:
+    """Has annotations that are no types, or that are there for type checkers alone."""
+
+    def __init__(
+        self,
+        *,
+        words: "how warm it is" = 1.0,  # type: ignore
+        unknown: NotThere | None = None,  # type: ignore # noqa: F821
+        attribute: torch.nothing = 1.0,  # type: ignore
+        low: Annotated[float, "[low, high]"] = 1.0,
+        rate: Annotated[float, "(0, 1)"] = 0.5,
+    ) -> None: ...
+
+
+def test_an_annotation_that_is_no_type_switches_off_the_check_of_its_argument_alone() -> None:
+    odd = {"_target_": f"{__name__}.Odd"}
+    check("mine", odd | {"words": "a", "unknown": 3, "attribute": "b", "low": 2.0, "rate": 0.25}, object)
+    for option, said in (
+        ({"rate": 1.5}, r"^mine.rate=1.5 must be float in \(0, 1\)"),
+        ({"low": "a"}, r"^mine.low=a must be float$"),
+        ({"rates": 0.5}, r"^mine.rates is no option of \S+Odd; it takes: words, unknown, attribute, low, rate; "),
+    ):
+        with pytest.raises(UserError, match=said):
+            check("mine", odd | option, object)
+
+
 @pytest.mark.parametrize(
     ("key", "target", "sentence"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,12 @@ def test_a_home_that_is_not_there_is_one_sentence_for_every_option(option: str) 
         UserError, match=rf"^{option}={NOWHERE} names a home folder that is not there; write the path out$"
     ):
         READERS[option]()
+
+
+def test_a_package_of_options_may_lack_its_init_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "their_options" / "attention").mkdir(parents=True)
+    monkeypatch.syspath_prepend(tmp_path)
+    check_file_names([files("their_options")])
 
 
 def test_a_file_of_the_user_with_the_name_of_ours_is_refused_unless_it_is_the_same(tmp_path: Path) -> None:

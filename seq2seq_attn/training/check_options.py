@@ -10,6 +10,7 @@ from typing import Any
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 from pytorch_lightning.callbacks import GradientAccumulationScheduler, StochasticWeightAveraging
+from torch import nn
 
 from seq2seq_attn.data.cleaning import text_options
 from seq2seq_attn.distributed.rank_overrides import is_first
@@ -18,6 +19,7 @@ from seq2seq_attn.options import class_named, key_of, typed
 from seq2seq_attn.paths import conf_directory
 from seq2seq_attn.training.devices import check_strategy
 from seq2seq_attn.training.parent_config import CHOICE
+from seq2seq_attn.training.translation_module import MEANS
 
 log = logging.getLogger(__name__)
 SLOTS = {
@@ -36,6 +38,7 @@ REFUSED_CALLBACKS = {  # of Lightning, with the reason and the way out
         "update; give trainer.accumulate_grad_batches=NUMBER"
     ),
 }
+TAKEN = (*MEANS, "bits_per_character", "ppl", "attention_entropy", "alignment_loss")  # as names of metrics
 TOKENIZER = "seq2seq_attn.tokenizer.sentencepiece.SentencePieceTokenizer"
 PARTS = ("data", "tokenizer", "model", "search", "optimizer", "scheduler", "trainer")  # of every training
 
@@ -57,6 +60,11 @@ def check_groups(composed: DictConfig) -> None:
             raise UserError(
                 f"metric.{name}={typed(metric)} is no group of options; the YAML file of a metric has them under a key "
                 "of its name"
+            )
+        if name in TAKEN or "." in str(name) or hasattr(nn.ModuleDict, str(name)):
+            raise UserError(
+                f"metric.{name} has the name of a figure that every run has, a dot in it, or the name of a method of "
+                "torch's; give it another in its YAML file"
             )
     if composed.tokenizer.get("_target_") != TOKENIZER:
         raise UserError(

@@ -177,6 +177,20 @@ def test_another_preparation_is_not_packed() -> None:
     assert pack_source(Other(**sizes), values) is None
 
 
+class PassesOn(ScaledDotScore):
+    """Passes what it does not name to its base."""
+
+    def __init__(self, *, sharpness: float = 2.0, **others: Any) -> None:
+        super().__init__(**others)
+        self.sharpness = sharpness
+
+
+def test_a_constructor_may_pass_the_sizes_on_to_its_base() -> None:
+    sizes = {"query_dim": WIDTH, "key_dim": WIDTH, "num_heads": HEADS, "num_kv_heads": None, "head_dim": None}
+    score = build_part(partial(PassesOn, sharpness=3.0), **sizes, bias=True, scale=None, unknown=3)
+    assert (score.sharpness, score.num_heads) == (3.0, HEADS)
+
+
 class NotInitialised(Pattern):
     def __init__(self) -> None:
         self.k = 3

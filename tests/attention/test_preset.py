@@ -6,6 +6,7 @@ import doctest
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -148,6 +149,11 @@ def test_the_layer_picks_the_pattern_of_alternating() -> None:
         ("sparse", ["score=3"], {"dim": 6}, "does not take score=3: Config group override must be a string"),
         ("sparse", ["pattern.k"], {"dim": 6}, "does not take pattern.k: Error parsing override"),
         ("sparse", ["dropout=${rate}"], {"dim": 6}, "does not take dropout=.*: Interpolation key 'rate' not found"),
+        ("sparse", [], {"dim": 0}, r"^dim=0 is no whole number from 1 on; give one$"),
+        ("sparse", [], {"dim": -4}, r"^dim=-4 is no whole number"),
+        ("sparse", [], {"query_dim": 6, "key_dim": 0}, r"^key_dim=0 is no whole number"),
+        ("sparse", [], {"dim": 6, "layer": -1}, r"^layer=-1 is no whole number from 0 on; give one$"),
+        ("multihead", ["~score"], {"dim": 6}, r"^Attention is built without 'score', which it needs; give it in the"),
         ("multihead", [], {"dim": 6, "num_heads": 4}, "attention.num_heads=4 does not divide query_dim=6"),
         ("luong_dot", [], {"query_dim": 6, "key_dim": 5}, "needs query_dim == key_dim, got 6 and 5"),
         ("local", ["pattern.length_ratio=2.0"], {"dim": 6}, "length_ratio=2.0 is for cross-attention"),
@@ -178,6 +184,25 @@ def test_what_makes_no_sense_is_refused_in_one_sentence(
 ) -> None:
     with pytest.raises(UserError, match=sentence):
         build_attention(name, *overrides, **sizes)
+
+
+@pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("sizes", [{"dim": 8.0}, {"dim": "8"}, {"dim": True}, {"dim": 6, "layer": 1.5}])
+def test_sizes_of_another_type_are_refused(sizes: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=r" is no whole number from [01] on; give one$"):
+        build_attention("sparse", **sizes)
+
+
+def test_layers_are_built_in_several_threads_at_once() -> None:
+    presets = ["multihead", "sparse", "bahdanau", "linear"] * 2
+    with ThreadPoolExecutor(4) as pool:
+        built = list(pool.map(lambda preset: build_attention(preset, query_dim=6, key_dim=6), presets))
+    assert [type(layer.attention).__name__ for layer in built] == [
+        "Attention",
+        "Attention",
+        "Attention",
+        "KernelAttention",
+    ] * 2
 
 
 def hydra_state() -> dict[str, Any]:

@@ -168,6 +168,14 @@ def test_a_callback_that_is_no_group_is_refused() -> None:
         check_groups(config)
 
 
+@pytest.mark.parametrize("name", ["ppl", "loss", "accuracy", "attention_entropy", "keys", "a.b"])
+def test_a_metric_of_a_name_that_is_taken_is_refused(name: str) -> None:
+    config = OmegaConf.create(WITH_PARTS)
+    config.metric = {name: {"_target_": "mine.F1"}}
+    with pytest.raises(UserError, match=rf"^metric\.{re.escape(name)} has the name of a figure that every run has"):
+        check_groups(config)
+
+
 def test_a_metric_without_a_key_of_its_name_is_refused() -> None:
     config = OmegaConf.create(WITH_PARTS | {"metric": {"_target_": "mine.F1", "beta": 2}})
     sentence = r"^metric._target_=mine.F1 is no group of options; the YAML file of a metric has them under a key of its"
