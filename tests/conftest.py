@@ -217,13 +217,3 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         pytest.skip("no browser: apt-get install chromium chromium-driver")
     yield browser
     browser.quit()
-
-
-@pytest.fixture
-def unchecked() -> Iterator[None]:
-    """Signatures are not checked, as outside of the tests."""
-    import jaxtyping
-
-    jaxtyping.config.update("jaxtyping_disable", True)
-    yield
-    jaxtyping.config.update("jaxtyping_disable", False)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
+import jaxtyping
 import pytest
 import torch
 from attention.layers import WIDTH, cross_layer, self_layer
@@ -64,6 +65,14 @@ def test_lengths_are_the_mask_of_the_first_keys(preset: str, lengths: Tensor) ->
 def test_every_integer_is_a_length(dtype: torch.dtype) -> None:
     layer, lengths = build_attention("sparse", dim=6, num_heads=3), torch.tensor([7, 0, 4])
     same(layer(SMALL, valid_length=lengths.to(dtype)), layer(SMALL, as_mask(lengths)))
+
+
+@pytest.fixture
+def unchecked() -> Iterator[None]:
+    """Signatures are not checked, as outside of the tests."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    yield
+    jaxtyping.config.update("jaxtyping_disable", False)
 
 
 def ways() -> list[tuple[str, Callable[..., Any]]]:
