@@ -26,6 +26,7 @@ def key_mask(
         UserError: for a mask that is not boolean, lengths that are not integers, one of another shape, or both at once;
             and for values that are not those of the keys, which torch's kernel would read past their end.
     """
+    check_sequences(keys)
     if values is not None and values.shape[:2] != keys.shape[:2]:
         raise UserError(
             f"the values have the shape {tuple(values.shape)}, and the keys are {keys.shape[1]} in each of {len(keys)} "
@@ -48,6 +49,15 @@ def key_mask(
             "one length for each sentence, (batch,), or one for each of its queries, (batch, target)"
         )
     return torch.arange(keys.shape[1], device=valid_length.device) < valid_length.unsqueeze(-1)
+
+
+def check_sequences(x: Float[Tensor, "batch length width"]) -> None:
+    """Refuse queries, keys or values of other dimensions."""
+    if x.dim() != 3:
+        raise UserError(
+            f"attention takes sequences of the shape (batch, length, width), and these have {tuple(x.shape)}; give "
+            "x[None] for a single one"
+        )
 
 
 def check_mask(mask: Bool[Tensor, "*shape"], keys: Float[Tensor, "batch source key_dim"]) -> None:

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from seq2seq_attn.attention.history import History
+from seq2seq_attn.attention.key_mask import check_sequences
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.named_tuple import with_fields
 from seq2seq_attn.nn.precision import at_least_float32
@@ -346,6 +347,7 @@ def by_sentence(
     Raises:
         UserError: for rows that are neither those of the sentences nor hypotheses of one query each.
     """
+    check_sequences(query)
     rows, target = query.shape[:2]
     if rows == sentences:
         return query, False

@@ -117,6 +117,17 @@ def test_what_is_no_mask_or_no_length_is_refused(
 
 
 @pytest.mark.usefixtures("unchecked")
+@pytest.mark.parametrize("preset", ["multihead", "linear"])
+@pytest.mark.parametrize("shape", [(S, 6), (6,), (B, 1, S, 6)])
+def test_what_is_no_sequence_is_refused(preset: str, shape: tuple[int, ...]) -> None:
+    rows_match_keys, cross = build_attention(preset, dim=6), build_attention(preset, query_dim=6, key_dim=6)
+    sentence = rf"^attention takes sequences of the shape \(batch, length, width\), and these have \({shape[0]}"
+    for call in (lambda x: rows_match_keys(x), lambda x: cross(SMALL, x), lambda x: cross(x, SMALL)):
+        with pytest.raises(UserError, match=sentence):
+            call(torch.randn(*shape))
+
+
+@pytest.mark.usefixtures("unchecked")
 @pytest.mark.parametrize("shape", [(B, S - 1), (B, S + 4), (B, 1), (1, S), (B + 1, S)])
 @pytest.mark.parametrize("preset", ["multihead", "luong_general", "linear", "latent", "local"])
 def test_values_of_other_keys_are_refused(preset: str, shape: tuple[int, int]) -> None:
