@@ -19,6 +19,7 @@ ABSTRACT = re.compile(
     r"Can't instantiate abstract class (\w+) (?:with|without an implementation for) abstract methods? (.+)"
 )
 LACKING = re.compile(r"(\w+)\.__init__\(\) missing \d+ required (?:keyword-only|positional) arguments?: (.*)")
+TWICE = re.compile(r"(?:\S+\.)?(\w+)\.__init__\(\) got multiple values for keyword argument '(\w+)'")
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
@@ -48,7 +49,7 @@ def reports_user_errors(main: Callable[Given, Result]) -> Callable[Given, Result
     return reporting
 
 
-def of_class(message: str) -> str | None:
+def class_mistake(message: str) -> str | None:
     """Return the sentence for Python's message on a class that cannot be built; None for another message."""
     if abstract := ABSTRACT.match(message):
         return f"{abstract[1]} defines no {abstract[2]}, which such a part needs; add it to the class"
@@ -57,6 +58,8 @@ def of_class(message: str) -> str | None:
             f"{lacking[1]} is built without {lacking[2]}, which it needs; give it in the YAML file that chooses "
             f"{lacking[1]}"
         )
+    if twice := TWICE.match(message):
+        return f"{twice[1]} gets {twice[2]} from its class and from the model; name {twice[2]} in the class's __init__"
     return None
 
 
@@ -74,7 +77,7 @@ def sentence_of(error: BaseException) -> str | None:
             return f"The option '{key}' has no value; set it: `{command()} {key}=...`"
         if name.startswith("Interpolation") and key is not None:
             return f"The option '{key}' cannot be worked out: {one_line(str(cause))}"
-        if name == "InstantiationException" and (sentence := of_class(str(cause.__cause__))):
+        if name == "InstantiationException" and (sentence := class_mistake(str(cause.__cause__))):
             return sentence
         if isinstance(cause, OSError) and cause.errno in UNWRITABLE:
             if cause.filename is None:

@@ -14,10 +14,11 @@ from seq2seq_attn.errors import UserError
 
 def named_arguments(factory: partial[Any]) -> set[str]:
     """Return the names of the arguments of a constructor or a function, and of the bases that `**` passes them to."""
-    if not inspect.isclass(factory.func):
-        return set(inspect.signature(factory.func).parameters)
+    kind = factory.func
+    if not inspect.isclass(kind) or kind.__init__ is object.__init__:  # a function, or a class made by __new__
+        return set(inspect.signature(kind).parameters)
     names: set[str] = set()
-    for base in factory.func.__mro__:
+    for base in kind.__mro__:
         if "__init__" in vars(base):
             arguments = inspect.signature(vars(base)["__init__"]).parameters.values()
             names |= {one.name for one in arguments if one.kind not in (one.VAR_POSITIONAL, one.VAR_KEYWORD)}

@@ -7,6 +7,7 @@ of a number is part of its type, `sharpness: Annotated[float, "(0, inf)"]`; `RAN
 from __future__ import annotations
 
 import inspect
+import json
 import logging
 import math
 import os
@@ -22,11 +23,12 @@ from types import NoneType, SimpleNamespace, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from hydra.core.hydra_config import HydraConfig
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.utils import get_class, get_object
 from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.errors import UserError, one_line
-from seq2seq_attn.paths import conf_directory
+from seq2seq_attn.paths import conf_directory, in_quotes
 from seq2seq_attn.slots import NO_SLOT, SLOTS
 
 logging.getLogger("hydra.utils").setLevel(logging.CRITICAL)  # get_object logs what it raises
@@ -399,8 +401,21 @@ def class_named(name: str) -> type | None:
         return None
 
 
+def in_full(value: Any) -> str:
+    """Return a value, also a list or a mapping, so that Hydra reads it as it is; `typed` shortens it for a message."""
+    if isinstance(value, Mapping):
+        return f"{{{','.join(f'{name}:{in_full(one)}' for name, one in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{','.join(map(in_full, value))}]"
+    if not isinstance(value, str):
+        return json.dumps(value)
+    plain = re.fullmatch(r"[\w./:+-]+", value, re.ASCII)
+    bare = plain and OverridesParser.create().parse_override(f"key={value}").value() == value
+    return value if bare else in_quotes(value)
+
+
 def typed(value: Any) -> str:
-    """Return a value, also a list or a mapping, as it is typed on the command line."""
+    """Return a value, also a list or a mapping, as it is typed on the command line, shortened."""
     if isinstance(value, Mapping):
         return f"{{{','.join(f'{name}:{typed(one)}' for name, one in value.items())}}}"
     return f"[{','.join(map(typed, value))}]" if isinstance(value, list) else shown(value)

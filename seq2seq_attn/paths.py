@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shlex
@@ -58,13 +57,18 @@ def search_path(folder: Path) -> str:
 
 def quoted(path: Path) -> str:
     """Return a path as the value of an override, in quotes: Hydra would parse its commas, brackets and accents."""
-    return json.dumps(str(path), ensure_ascii=False)
+    return in_quotes(str(path))
+
+
+def in_quotes(text: str) -> str:
+    """Return a text in double quotes as Hydra reads them: a backslash means itself, except before a quotation mark."""
+    return '"' + re.sub(r'(\\*)("|$)', lambda match: 2 * match[1] + ('\\"' if match[2] else ""), text) + '"'
 
 
 def typed(value: str) -> str:
     """Return a value as it is typed after `option=`: in quotes where a shell or Hydra would read something else."""
     plain = re.fullmatch(r"[\w./:+-]*", value, re.ASCII)
-    return value if plain else shlex.quote(json.dumps(value, ensure_ascii=False))
+    return value if plain else shlex.quote(in_quotes(value))
 
 
 def given_path(path: Any, option: str) -> Path:

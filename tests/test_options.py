@@ -14,6 +14,7 @@ import torch
 import yaml
 from configs import CONF, composed
 from hydra import compose, initialize_config_dir
+from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.errors import UserError
@@ -34,6 +35,7 @@ from seq2seq_attn.options import (
     check_added,
     check_kinds,
     check_options,
+    in_full,
 )
 from seq2seq_attn.training.monitor import choose_monitor
 
@@ -479,3 +481,13 @@ def test_an_added_option_that_nothing_reads_is_refused(override: str, way_out: s
 def test_an_added_option_of_a_known_name_or_that_another_refers_to_is_let_pass() -> None:
     config = OmegaConf.create({"width": 3, "seed": "${width}"})
     check_added(config, ["+width=3", "+seed=4", "+trainer.max_time=1", "+experiment/mine=a", "~callback"], TRAIN)
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["a.tsv", "C:\\x", 'a "b"', "a\\", 'a\\"b', "1e5", "inf", "nan", "1_000", "true", "null", "", "a b", "é", "a,b",
+     "[x", ["a b", None, 1, 2.5, True], {"x": "y z", "n": [1]}],
+)  # fmt: skip
+def test_a_value_that_is_written_in_full_is_read_as_it_is(value: Any) -> None:
+    read = OverridesParser.create().parse_override(f"key={in_full(value)}").value()
+    assert (type(read), read) == (type(value), value)

@@ -16,7 +16,7 @@ from seq2seq_attn.batch import Batch
 from seq2seq_attn.cli.choices import purpose
 from seq2seq_attn.errors import reports_user_errors, sentence_of
 from seq2seq_attn.search.search import TargetVocabulary
-from seq2seq_attn.training.check_options import check_slots
+from seq2seq_attn.training.check_config import check_slots
 from seq2seq_attn.training.check_run import check_lengths, check_positions
 from seq2seq_attn.training.loss import label_smoothed_cross_entropy
 from seq2seq_attn.training.reinforce import Reinforce, drawn_loss

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
+from numbers import Integral
 from pathlib import Path
 from threading import RLock
 from typing import Any, overload
@@ -14,7 +15,7 @@ from seq2seq_attn.attention.attention import Attention
 from seq2seq_attn.attention.cross_attention import CrossAttention
 from seq2seq_attn.attention.history import ReadsHistory
 from seq2seq_attn.attention.self_attention import SelfAttention
-from seq2seq_attn.errors import UserError, of_class
+from seq2seq_attn.errors import UserError, class_mistake
 from seq2seq_attn.paths import check_file_names, conf_directory, search_path
 
 COMPOSING = RLock()  # Hydra's singletons are those of the whole process
@@ -80,33 +81,46 @@ def build_attention(
         UserError: for a preset, an override or widths that do not exist or contradict each other, and for a value of
             another type or outside of its range.
     """
-    given = {"dim": dim, "query_dim": query_dim, "key_dim": key_dim, "value_dim": value_dim}
-    for name, number in {name: one for name, one in given.items() if one is not None}.items() | {("layer", layer)}:
-        least = 0 if name == "layer" else 1
-        if isinstance(number, bool) or not isinstance(number, int) or number < least:
-            raise UserError(f"{name}={number!r} is no whole number from {least} on; give one")
+    dim, query_dim = whole("dim", dim), whole("query_dim", query_dim)
+    key_dim, value_dim = whole("key_dim", key_dim), whole("value_dim", value_dim)
+    layer = whole("layer", layer, 0) or 0
     if num_heads is not None:
         overrides = (f"num_heads={num_heads}", *overrides)
     if dim is not None and query_dim is None and key_dim is None and value_dim is None:
         factory = compose_factory(preset, *overrides, config_dir=config_dir)
         widths = {"query_dim": dim, "key_dim": dim, "value_dim": dim}
-        return SelfAttention(made(factory, **widths, layer=layer, relative=no_relative))
+        return SelfAttention(instantiated(factory, **widths, layer=layer, relative=no_relative))
     if dim is None and query_dim is not None and key_dim is not None:
         factory = compose_factory(preset, *overrides, config_dir=config_dir)
         value_dim = key_dim if value_dim is None else value_dim
-        return CrossAttention(made(factory, query_dim=query_dim, key_dim=key_dim, value_dim=value_dim, layer=layer))
+        return CrossAttention(
+            instantiated(factory, query_dim=query_dim, key_dim=key_dim, value_dim=value_dim, layer=layer)
+        )
     raise UserError(
         f"attention got dim={dim}, query_dim={query_dim}, key_dim={key_dim} and value_dim={value_dim}; give dim alone "
         "for self-attention, or query_dim and key_dim for cross-attention"
     )
 
 
-def made(factory: partial[Any], **sizes: Any) -> Any:
+def whole(name: str, number: Any, least: int = 1) -> int | None:
+    """Return a size, which may be a number of NumPy.
+
+    Raises:
+        UserError: if it is no whole number, or too small.
+    """
+    if number is None:
+        return None
+    if isinstance(number, bool) or not isinstance(number, Integral) or number < least:
+        raise UserError(f"{name}={number!r} must be a whole number of at least {least}")
+    return int(number)
+
+
+def instantiated(factory: partial[Any], **sizes: Any) -> Any:
     """Build the layer; what its classes lack is one sentence."""
     try:
         return factory(**sizes)
     except TypeError as error:
-        if (sentence := of_class(str(error))) is None:
+        if (sentence := class_mistake(str(error))) is None:
             raise
         raise UserError(sentence) from error
 

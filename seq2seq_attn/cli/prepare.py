@@ -14,7 +14,7 @@ def task(config: DictConfig) -> None:
         from seq2seq_attn.options import FIRST, TRAIN, check_options
         from seq2seq_attn.process import quieten
         from seq2seq_attn.training.build import build
-        from seq2seq_attn.training.check_options import check_config, check_groups
+        from seq2seq_attn.training.check_config import check_config, check_groups
         from seq2seq_attn.training.check_run import check_run
         from seq2seq_attn.training.monitor import choose_monitor
         from seq2seq_attn.training.parent import kept_tokenizer, read_parent

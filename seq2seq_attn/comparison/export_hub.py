@@ -31,6 +31,7 @@ from seq2seq_attn.distributed.run_lock import BEST
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.files import filling
 from seq2seq_attn.markdown import one_line
+from seq2seq_attn.options import in_full
 
 CARD = "README.md"
 MAPS, EXAMPLES = 4, 3  # at most
@@ -171,29 +172,21 @@ def command_of(words: list[str]) -> str:
     program = Path(words[0])
     name = f"python {program.name}" if program.parent.name != "cli" else f"seq2seq-attn {program.stem}"
     kept = [word for word in words[1:] if re.split(r"[.=@/]", word.lstrip("+~"))[0] not in ("hydra", *OF_MACHINE)]
-    return one_line(f"{name} {shlex.join(map(shortened, kept))}")
+    return one_line(f"{name} {shlex.join(map(override_without_folders, kept))}")
 
 
-def shortened(word: str) -> str:
+def override_without_folders(word: str) -> str:
     """Return an override in which only the file's name is left of an absolute path."""
-    key = word.partition("=")[0]
+    key, last = word.partition("=")[0], word.partition("=")[0].rpartition(".")[2]
     try:
-        value = OverridesParser.create().parse_override(word).value()
+        override = OverridesParser.create().parse_override(word)
     except HydraException:
         return str(without_folders(word))
-    kept = without_folders({key.rpartition(".")[2]: value})[key.rpartition(".")[2]]
-    return word if kept == value else f"{key}={as_typed(kept)}"
-
-
-def as_typed(value: Any) -> str:
-    """Return a value as it is written after `option=`, before a shell's own quotes."""
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{key}:{as_typed(one)}" for key, one in value.items()) + "}"
-    if isinstance(value, list):
-        return f"[{','.join(map(as_typed, value))}]"
-    is_plain = isinstance(value, str) and re.fullmatch(r"[\w./:+-]*[^\W\d][\w./:+-]*", value, re.ASCII)
-    is_word = is_plain and value.lower() not in ("true", "false", "null")
-    return value if is_word else json.dumps(value, ensure_ascii=False)
+    if override.is_sweep_override():
+        return str(without_folders(word))
+    value = override.value()
+    kept = without_folders({last: value})[last]
+    return word if kept == value else f"{key}={in_full(kept)}"
 
 
 def examples(run_dir: Path) -> list[tuple[str, str, str]]:

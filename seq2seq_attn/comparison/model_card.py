@@ -231,7 +231,8 @@ def what_it_is(known: Known) -> list[str]:
 
 def risks_and_limits(known: Known, options: dict[str, str]) -> list[str]:
     lines = [literal(options["limits"])] if "limits" in options else []
-    if known.task == "translation" and known.choices.get("data") != "mixture":  # which may be of several languages
+    several = known.choices.get("data") == "mixture"  # perhaps languages
+    if known.task == "translation" and len(known.languages) == 2 and not several:
         source, target = (code(language) for language in known.languages)
         lines += [f"It translates from {source} to {target} only."]
     lines += [

@@ -34,7 +34,10 @@ class ColumnarFile(PairFile):
             names = [name for name, _ in columns]
             if choice.one_side and choice.columns[0] is None and named_columns(names, choice) is None:
                 texts = [at for at, (_, kind) in enumerate(columns) if is_text(kind)]
-                if len(texts) not in (1, 2):
+                if not texts:
+                    listed = readable(", ".join(f"{name} of {kind}" for name, kind in columns))
+                    raise UserError(f"{path} has no column of text ({listed or 'no column'}); write one as strings")
+                if len(texts) > 2:
                     raise UserError(
                         f"{path}: {len(texts)} columns of text ({readable(', '.join(names[at] for at in texts))}), "
                         f"none of which is named text; give {choice.option()}=NAME, or one or two columns of text"

@@ -218,7 +218,8 @@ def is_header(row: Sequence[str], choice: Choice, second: Sequence[str] = ()) ->
     if choice.one_side and any(name.strip().casefold() in TEXT_NAMES for name in row):
         return True
     languages = {at: language_of(name) for at, name in enumerate(row) if language_of(name) is not None}
-    given = None not in choice.columns  # by number: then a row of other languages may be a pair of a dictionary
+    # by number: then a row of other languages may be a pair of a dictionary
+    given = None not in choice.columns and not choice.one_side
     return len(set(languages.values())) > 1 and not given and not any(map(repeats, languages))
 
 

@@ -104,12 +104,12 @@ def warn_of_gaps(counts: Mapping[str, int]) -> None:
     """
     for part, ways_out in (
         (HELD_OUT, "data.corpus.val=FILE and data.corpus.test=FILE"),
-        ("dropped, duplicate", "data.corpus.cleaning.deduplicate=false"),
+        (": dropped, ", "data.corpus.cleaning.deduplicate=false and wider limits of data.corpus.cleaning"),
     ):
         steps = {step: count for step, count in counts.items() if part in step and count}
         if steps:
             named = ", ".join(f"{step} ({count:,})" for step, count in steps.items())
             log.warning(
-                f"data=documents joins sentences that are no neighbours, since others were taken from between them: "
+                f"data=documents joins sentences that are not neighbours, since others were taken from between them: "
                 f"{named}; give {ways_out}"
             )

@@ -71,11 +71,11 @@ def head_fields(path: Path) -> dict[str, Any]:
     """Return the fields of the first rows, each as the first row has it, or with a text if a later row has one.
 
     Raises:
-        UserError: if the first line is no JSON object.
+        UserError: if the first line with text is no JSON object.
     """
     block = next(line_blocks(path, num_lines=HEAD)).content
-    lines = decoded_lines(b"\n".join(block.split(b"\n", HEAD)[:HEAD]))[0]
-    first = lines[0]
+    lines = [line for line in decoded_lines(b"\n".join(block.split(b"\n", HEAD)[:HEAD]))[0] if line.strip()]
+    first = lines[0] if lines else ""
     if first.lstrip().startswith("[") or first.strip() == "{":
         raise UserError(
             f"{path}, line 1: not JSON lines, but one JSON text; write one object per line, for example by "
@@ -86,8 +86,13 @@ def head_fields(path: Path) -> dict[str, Any]:
         raise UserError(f"{path}, line 1: {fields}; fix or remove the line")
     for record in map(read_fields, lines[1:]):  # of a field that the first has not, or without a text
         others = {} if isinstance(record, Reason) else record
-        fields |= {name: text for name, text in others.items() if not isinstance(fields.get(name), str)}
+        fields |= {name: text for name, text in others.items() if is_first_text(fields, name, text)}
     return fields
+
+
+def is_first_text(fields: dict[str, Any], name: str, value: Any) -> bool:
+    """Return whether a value is that of a new field, or the first text of a known one."""
+    return name not in fields or (isinstance(value, str) and not isinstance(fields[name], str))
 
 
 def choose_fields(fields: dict[str, Any], choice: Choice) -> tuple[str, str]:

@@ -64,7 +64,7 @@ class TextCorpus(Corpus):
         copy_to: str | None = None,
     ) -> None:
         self.files = {"train": train, "val": val, "test": test}
-        self.languages, self.text_column = (source_language, target_language), text_column
+        self.languages, self.text_column = (source_language, target_language), text_column or None
         self.cleaning, self.seed = cleaning, seed
         self.held_out = {"val": val_sentences, "test": test_sentences}
         self.cache_dir = given_path(cache_dir, "data.cache_dir") / "corpora"
@@ -85,6 +85,8 @@ class TextCorpus(Corpus):
             raise UserError(f"data.{empty[0]} is an empty list; name a file, or write data.{empty[0]}=null")
         if not sources:
             raise UserError("data=text needs data.train=FILE, or data.train=[FILE,FILE], with a sentence in each line")
+        if self.text_column and not any(isinstance(one, BothSides) for files in sources.values() for one in files):
+            raise UserError(f"data.text_column={self.text_column} is of tables and JSON lines, and no file is one")
         has_train = "train" in sources
         missing = [name for name, size in self.held_out.items() if has_train and name not in sources and size != 0]
         return stored_corpus(

@@ -30,7 +30,6 @@ from seq2seq_attn.evaluation.pair_log_prob import score
 from seq2seq_attn.evaluation.report import build_report, print_report, write_report
 from seq2seq_attn.inference.models import Models, load_models
 from seq2seq_attn.inference.precision import precision_plugin
-from seq2seq_attn.metric.aer import AER
 from seq2seq_attn.metric.attention import AttentionFigures
 from seq2seq_attn.metric.confidence import check_bootstrap
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
@@ -39,7 +38,7 @@ from seq2seq_attn.paths import conf_directory
 from seq2seq_attn.process import quieten
 from seq2seq_attn.text import printable
 from seq2seq_attn.training.build import build_metrics, sample_references
-from seq2seq_attn.training.check_options import check_metrics
+from seq2seq_attn.training.check_config import check_metrics
 from seq2seq_attn.training.results import translation_files, write_translations
 from seq2seq_attn.training.translation_module import TranslationModule
 
@@ -156,8 +155,7 @@ def run_tests(
     if isinstance(models.model, EncoderDecoder):
         for metric in metrics.values():
             metric.check(models.model, models.config)
-            if isinstance(metric, AER):
-                metric.check_lengths(models.model, models.tokenizer, models.config)
+            metric.check_lengths(models.model, models.tokenizer, models.config)
     module = TranslationModule(
         model=models.model,
         tokenizer=models.tokenizer,

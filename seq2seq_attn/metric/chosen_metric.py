@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from torchmetrics import Metric
 
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
+from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 
 class ChosenMetric(Metric, ABC):
@@ -30,3 +31,6 @@ class ChosenMetric(Metric, ABC):
         Args:
             config: of the run.
         """
+
+    def check_lengths(self, model: EncoderDecoder, tokenizer: SentencePieceTokenizer, config: dict[str, Any]) -> None:
+        """Refuse texts of its own that are longer than the model can read, before it is trained or tested."""

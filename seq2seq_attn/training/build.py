@@ -29,7 +29,7 @@ from seq2seq_attn.metric.text_metric import TextMetric
 from seq2seq_attn.nn.precision import NO_FLOAT64
 from seq2seq_attn.objective.objective import Objective
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
-from seq2seq_attn.training.check_options import is_one_sided
+from seq2seq_attn.training.check_config import is_one_sided
 from seq2seq_attn.training.devices import fix_order_of_sums, without_requeue
 from seq2seq_attn.training.guided_alignment import GuidedAlignment
 from seq2seq_attn.training.monitor import validation_figures
@@ -112,8 +112,7 @@ def build(
     datamodule.max_length = module.model.max_length
     for metric in metrics.values():
         metric.check(module.model, config)
-        if isinstance(metric, AER):
-            metric.check_lengths(module.model, tokenizer, config)
+        metric.check_lengths(module.model, tokenizer, config)
     if guided.is_on:
         guided.check(module.model)  # before the links are made
         datamodule.links = guided.prepare(reader, corpus, config["paths"]["cache_dir"], config["trust"])

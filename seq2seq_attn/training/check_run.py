@@ -21,7 +21,7 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.factory import named_arguments
 from seq2seq_attn.position.position_encoding import PositionEncoding
 from seq2seq_attn.search.limits import Limits
-from seq2seq_attn.training.check_options import is_one_sided
+from seq2seq_attn.training.check_config import is_one_sided
 from seq2seq_attn.training.check_resumed import check_changes, check_keeper, check_same_model
 from seq2seq_attn.training.monitor import OF_LINKS, PLATEAU
 from seq2seq_attn.training.translation_module import TranslationModule

@@ -28,7 +28,7 @@ from seq2seq_attn.files import locked, sha256
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.paths import given_path
 
-FORMAT = 1  # of the stored links; those of another one are made anew
+FORMAT = 2  # of the stored links; those of another one are made anew
 
 
 @final

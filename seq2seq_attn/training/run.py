@@ -18,7 +18,7 @@ from seq2seq_attn.distributed.run_lock import check_records, is_folder_of_hydra
 from seq2seq_attn.distributed.sweep_job import sweep_job
 from seq2seq_attn.options import FIRST, TRAIN, check_options
 from seq2seq_attn.training.build import build, build_trainer, start_loggers
-from seq2seq_attn.training.check_options import check_config, check_groups
+from seq2seq_attn.training.check_config import check_config, check_groups
 from seq2seq_attn.training.check_run import check_end, check_interval, check_run, check_shares
 from seq2seq_attn.training.devices import check_processes, check_requeued
 from seq2seq_attn.training.environment import run_environment

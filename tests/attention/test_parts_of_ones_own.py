@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, NamedTuple, final
 
 import pytest
 import torch
@@ -26,7 +26,7 @@ from seq2seq_attn.attention.score.dot import DotScore
 from seq2seq_attn.attention.score.scaled_dot import ScaledDotScore
 from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.attention.state import QueryKeyPositions
-from seq2seq_attn.errors import UserError
+from seq2seq_attn.errors import UserError, class_mistake
 from seq2seq_attn.factory import build_part
 from seq2seq_attn.nn.heads import split_heads
 
@@ -189,6 +189,29 @@ def test_a_constructor_may_pass_the_sizes_on_to_its_base() -> None:
     sizes = {"query_dim": WIDTH, "key_dim": WIDTH, "num_heads": HEADS, "num_kv_heads": None, "head_dim": None}
     score = build_part(partial(PassesOn, sharpness=3.0), **sizes, bias=True, scale=None, unknown=3)
     assert (score.sharpness, score.num_heads) == (3.0, HEADS)
+
+
+class Sizes(NamedTuple):
+    """A part that is made by `__new__`."""
+
+    num_heads: int
+    k: int = 1
+
+
+class Fixes(ScaledDotScore):
+    """Gives its base what the model gives it, too."""
+
+    def __init__(self, **others: Any) -> None:
+        super().__init__(num_kv_heads=None, **others)
+
+
+def test_a_part_without_init_gets_its_sizes_and_a_size_that_is_given_twice_is_named() -> None:
+    assert build_part(partial(Sizes, k=3), num_heads=2, query_dim=8) == (2, 3)
+    with pytest.raises(TypeError) as twice:
+        build_part(partial(Fixes), query_dim=4, key_dim=4, num_heads=2, num_kv_heads=None, head_dim=None)
+    assert str(class_mistake(str(twice.value))).endswith(
+        "gets num_kv_heads from its class and from the model; name num_kv_heads in the class's __init__"
+    )
 
 
 class NotInitialised(Pattern):

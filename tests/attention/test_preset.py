@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from configs import CONF, ROOT, attention_of, attentions_at_once, composed, options
@@ -150,10 +151,10 @@ def test_the_layer_picks_the_pattern_of_alternating() -> None:
         ("sparse", ["score=3"], {"dim": 6}, "does not take score=3: Config group override must be a string"),
         ("sparse", ["pattern.k"], {"dim": 6}, "does not take pattern.k: Error parsing override"),
         ("sparse", ["dropout=${rate}"], {"dim": 6}, "does not take dropout=.*: Interpolation key 'rate' not found"),
-        ("sparse", [], {"dim": 0}, r"^dim=0 is no whole number from 1 on; give one$"),
-        ("sparse", [], {"dim": -4}, r"^dim=-4 is no whole number"),
-        ("sparse", [], {"query_dim": 6, "key_dim": 0}, r"^key_dim=0 is no whole number"),
-        ("sparse", [], {"dim": 6, "layer": -1}, r"^layer=-1 is no whole number from 0 on; give one$"),
+        ("sparse", [], {"dim": 0}, r"^dim=0 must be a whole number of at least 1$"),
+        ("sparse", [], {"dim": -4}, r"^dim=-4 must be a whole"),
+        ("sparse", [], {"query_dim": 6, "key_dim": 0}, r"^key_dim=0 must be a whole"),
+        ("sparse", [], {"dim": 6, "layer": -1}, r"^layer=-1 must be a whole number of at least 0$"),
         ("multihead", ["~score"], {"dim": 6}, r"^Attention is built without 'score', which it needs; give it in the"),
         ("multihead", [], {"dim": 6, "num_heads": 4}, "attention.num_heads=4 does not divide query_dim=6"),
         ("luong_dot", [], {"query_dim": 6, "key_dim": 5}, "needs query_dim == key_dim, got 6 and 5"),
@@ -187,10 +188,14 @@ def test_what_makes_no_sense_is_refused_in_one_sentence(
         build_attention(name, *overrides, **sizes)
 
 
-@pytest.mark.parametrize("sizes", [{"dim": 8.0}, {"dim": "8"}, {"dim": True}, {"dim": 6, "layer": 1.5}])
+@pytest.mark.parametrize("sizes", [{"dim": 8.0}, {"dim": "8"}, {"dim": True}, {"dim": [8]}, {"dim": 6, "layer": 1.5}])
 def test_sizes_of_another_type_are_refused(sizes: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match=r" is no whole number from [01] on; give one$"):
+    with pytest.raises(UserError, match=r" must be a whole number of at least [01]$"):
         inspect.unwrap(build_attention)("sparse", **sizes)  # as outside of the tests, whose types are checked
+
+
+def test_a_size_may_be_a_number_of_numpy() -> None:
+    assert inspect.unwrap(build_attention)("sparse", dim=np.int64(6), num_heads=2).attention.num_heads == 2
 
 
 def test_layers_are_built_in_several_threads_at_once() -> None:

@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, TensorDataset
 from seq2seq_attn.callback.profile import Profile
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.training.build import build_trainer
-from seq2seq_attn.training.check_options import check_config
+from seq2seq_attn.training.check_config import check_config
 
 pytestmark = pytest.mark.usefixtures("quiet")
 

@@ -208,6 +208,7 @@ def test_no_folder_of_this_machine_is_named(exported: Path) -> None:
         ('tokenizer.user_defined_symbols=["/n/"]', """'tokenizer.user_defined_symbols=["/n/"]'"""),
         ("data.train=/home/me/[old", "'data.train=[old'"),
         ("model.dropout=0.1", "model.dropout=0.1"),
+        ("data.train=/home/me/a,/home/me/b", "data.train=a,b"),
     ):
         assert command_of(["/x/train.py", word]) == f"python train.py {left}", word
     secret = "tracking_uri=https://user:secret@host/x"
@@ -474,6 +475,8 @@ def test_the_card_names_a_translation_only_where_languages_and_metrics_tell_it(
     assert f"\n# {title}\n" in text
     assert ("translates from" in text) == bool(task)
     assert "pipeline_tag: summarization\n" in card(given, {"task": "summarization"}, "folder", {})
+    one = card(known("data.source_language=en", "data.target_language=en"), {"task": "translation"}, "folder", {})
+    assert "only." not in one
     mixed = card(known("choices.data=mixture"), {}, "folder", {})
     assert "A model that translates from" in mixed
     assert "only." not in mixed

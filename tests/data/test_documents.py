@@ -57,7 +57,8 @@ def test_both_sides_and_the_reference_have_the_same_consecutive_sentences() -> N
             "val: pairs held out",
             "data.corpus.val=FILE and data.corpus.test",
         ),
-        ("all: dropped, duplicate", "all: dropped, duplicate", "data.corpus.cleaning.deduplicate=false"),
+        ("all: dropped, duplicate", "all: dropped, duplicate", "data.corpus.cleaning.deduplicate=false and wider"),
+        ("all: dropped, over 100 words", "all: dropped, over 100 words", "data.corpus.cleaning.deduplicate=false and"),
     ],
 )
 def test_sentences_that_are_no_neighbours_are_warned_of(

@@ -462,3 +462,18 @@ def test_a_cell_longer_than_csv_s_own_limit_is_a_cell(tmp_path: Path) -> None:
 def test_a_column_that_a_parquet_file_has_twice_is_named(tmp_path: Path) -> None:
     pq.write_table(pa.table([["a"], ["b"], ["c"]], names=["en", "fr", "fr"]), tmp_path / "a.parquet")
     assert refused(tmp_path / "a.parquet").endswith("a.parquet has the column fr 2 times; rename the others")
+
+
+def test_the_first_line_of_json_may_be_blank_and_a_message_has_the_value_of_its_line(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('\n \n{"en": "a", "fr": "b"}\n', encoding="utf-8")
+    reader = pair_file(tmp_path / "a.jsonl", (None, None), ("en", "fr"))
+    assert [pair for chunk in reader.chunks() for pair in reader.parse(chunk).pairs] == [("a", "b")]
+    (tmp_path / "b.jsonl").write_text('{"en": 1, "fr": "b"}\n{"en": 2, "fr": "c"}\n', encoding="utf-8")
+    with pytest.raises(UserError, match=r"line 1: no text in the field 'en', which holds 1 \(fields: en, fr\)"):
+        pair_file(tmp_path / "b.jsonl", (None, None), ("en", "fr"))
+
+
+def test_a_parquet_file_without_text_says_what_it_has(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"id": [1], "share": [0.5]}), tmp_path / "a.parquet")
+    with pytest.raises(UserError, match=r"a.parquet has no column of text \(id of int64, share of double\); "):
+        pair_file(tmp_path / "a.parquet", (None, None), ("en", "fr"), one_side=True)

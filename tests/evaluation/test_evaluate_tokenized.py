@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 from training.test_recipes import tried
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.training.check_options import check_metrics
+from seq2seq_attn.training.check_config import check_metrics
 
 with warnings.catch_warnings():
     # OmegaConf's DictConfig, in our annotations, derives from names of `typing` that are deprecated.

@@ -12,7 +12,7 @@ import pytest
 from configs import CONF, ROOT, composed, options
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.training.check_options import check_config
+from seq2seq_attn.training.check_config import check_config
 
 
 @pytest.mark.parametrize("logger", options("logger"))

@@ -15,7 +15,7 @@ from omegaconf import OmegaConf
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.search.limits import Limits
-from seq2seq_attn.training.check_options import (
+from seq2seq_attn.training.check_config import (
     PARTS,
     TOKENIZER,
     check_best,

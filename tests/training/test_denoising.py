@@ -19,7 +19,7 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference import export_ctranslate2
 from seq2seq_attn.inference.translator import Translator
 from seq2seq_attn.training.build import build
-from seq2seq_attn.training.check_options import check_config
+from seq2seq_attn.training.check_config import check_config
 
 DENOISING = ["model=transformer", "model.encoder.dim=12", "model.encoder.num_layers=1", "model.decoder.num_layers=1"]
 DENOISING += ["objective=denoising", "objective.num_sentinels=8", "tokenizer.vocab_size=48"]

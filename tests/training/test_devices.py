@@ -15,7 +15,7 @@ from small_run import assert_same_run, run_here
 from seq2seq_attn.distributed.run_folder import one_slurm_task
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.training.build import build_trainer
-from seq2seq_attn.training.check_options import check_config
+from seq2seq_attn.training.check_config import check_config
 from seq2seq_attn.training.devices import check_processes
 
 STRATEGIES = "pytorch_lightning.strategies"

@@ -21,7 +21,7 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.evaluation.evaluate import evaluate
 from seq2seq_attn.inference.translator import Translator
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
-from seq2seq_attn.training.check_options import check_config
+from seq2seq_attn.training.check_config import check_config
 
 SIZES = ["model.source_vocab_size=17", "model.target_vocab_size=17", "model.embedding_dim=16", "model.decoder.dim=16"]
 GREEDY = {"name": "greedy", "limits": {"max_length": 9}}

@@ -29,7 +29,7 @@ from seq2seq_attn.files import sha256
 from seq2seq_attn.paths import search_path
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training import parent_config as parents
-from seq2seq_attn.training.check_options import check_config
+from seq2seq_attn.training.check_config import check_config
 from seq2seq_attn.training.parent import read_parent
 from seq2seq_attn.training.parent_config import FRESH, OF_PARENT, choose_parent, name_attention, tokenizer_options
 from seq2seq_attn.training.run import train

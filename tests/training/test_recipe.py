@@ -7,7 +7,7 @@ from configs import CONF
 from hydra import compose, initialize_config_dir
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.training.check_options import check_recipe
+from seq2seq_attn.training.check_config import check_recipe
 
 
 def check(*overrides: str) -> None:

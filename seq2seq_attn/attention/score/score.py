@@ -47,9 +47,9 @@ class Score(nn.Module, ABC):
     key_parts: int = 1
     running_sums: int = 0
 
-    def __init_subclass__(cls) -> None:
+    def __init_subclass__(cls, **options: Any) -> None:
         """A class with another `forward` than its base's is no inner product unless it says so."""
-        super().__init_subclass__()
+        super().__init_subclass__(**options)
         if "forward" in vars(cls) and "inner_product" not in vars(cls):
             cls.inner_product = False
 

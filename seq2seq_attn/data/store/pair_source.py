@@ -61,7 +61,7 @@ class PairSource(ABC):
     Attributes:
         files: the files, for sizes, times and progress.
         corpus: name of the corpus of a mixture that it belongs to.
-        has_one_side: whether the sides of a pair are one text; no split has an empty one then.
+        has_one_side: whether the sides of a pair are one text; empty texts are then dropped from every split.
     """
 
     files: tuple[Path, ...] = ()

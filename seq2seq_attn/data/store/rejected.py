@@ -10,7 +10,7 @@ from seq2seq_attn.files import replacing
 from seq2seq_attn.text import printable
 
 log = logging.getLogger(__name__)
-MOST_REJECTED_LINES = 1_000  # of rejected.tsv
+MOST_REJECTED_LINES = 1_000  # of rejected_SPLIT.tsv
 
 
 def reject(folder: Path, split: str, rejected: list[tuple[str, int, str]], counts: dict[str, int], most: float) -> None:

@@ -247,9 +247,12 @@ def check_unchanged(
     for split, files in sources.items():
         for source, old, new in zip(files, before[split], after[split], strict=True):
             if old != new:
-                shutil.rmtree(folder)
+                shutil.rmtree(folder, ignore_errors=True)
                 names = " or ".join(str(file) for file in source.files)
-                raise UserError(f"{names} changed while the corpus was prepared from it; run the command again")
+                raise UserError(
+                    f"{names}, or its time of change, has changed while the corpus was prepared from it; run the "
+                    "command again"
+                )
 
 
 def open_split(folder: Path, split: str, shards: list[list[Any]]) -> Split:
