@@ -212,7 +212,7 @@ class Checked:
             together = attention(rows, memory, start=at, history=of_pairs).context
             alone = [attention(one, memory, start=at).context for one in pair.split(1, 1)]
             differences.append(difference(together.reshape(BATCH, 2, -1), torch.cat(alone, 1)))
-        return max(differences)
+        return largest(differences)
 
     def backends(self) -> float:
         differences = []
@@ -224,11 +224,11 @@ class Checked:
                     with way:
                         found = self.with_gradients(inputs, self.layer.attention.backend, **asked)
                     differences += [difference(*both) for both in zip(found, expected, strict=True)]
-        return max(differences)
+        return largest(differences)
 
     def with_gradients(self, inputs: list[Tensor], backend: str, **asked: Any) -> list[Tensor]:
         """Return the context that a backend computes, and the gradients of the inputs that have one."""
-        with attributes(self.layer.attention, backend=backend):
+        with changed(self.layer.attention, backend=backend):
             context = self.attend(inputs, None, **asked).context
         gradients = torch.autograd.grad(context.sin().sum(), inputs, allow_unused=True)
         return [context, *(x for x in gradients if x is not None)]
@@ -237,15 +237,15 @@ class Checked:
 def faster_ways(pattern: Any) -> list[AbstractContextManager[None]]:
     """Return contexts in which the lengths are those of the layer, and in which each way of the pattern begins at 1."""
     limits = [name for name in LIMITS if getattr(pattern, name, NEVER) < NEVER]
-    alone = [attributes(pattern, **dict.fromkeys(limits, NEVER) | {name: 1}) for name in limits]
+    alone = [changed(pattern, **dict.fromkeys(limits, NEVER) | {name: 1}) for name in limits]
     return [nullcontext(), *alone]
 
 
 @contextmanager
-def attributes(of: Any, **changed: Any) -> Iterator[None]:
+def changed(of: Any, **attributes: Any) -> Iterator[None]:
     """Change attributes for a while."""
-    before = {name: getattr(of, name) for name in changed}
-    vars(of).update(changed)
+    before = {name: getattr(of, name) for name in attributes}
+    vars(of).update(attributes)
     try:
         yield
     finally:
@@ -254,6 +254,11 @@ def attributes(of: Any, **changed: Any) -> Iterator[None]:
 
 def has_gradient(parameter: Tensor) -> bool:
     return parameter.grad is not None and bool((parameter.grad.abs() > LEAST_GRADIENT).any())
+
+
+def largest(differences: list[float]) -> float:
+    """Return the largest number; NaN where one is NaN, which Python's `max` may pass over."""
+    return float(torch.tensor(differences, dtype=torch.float64).max())
 
 
 def difference(found: Tensor, expected: Tensor) -> float:

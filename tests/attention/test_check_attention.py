@@ -111,6 +111,14 @@ class Apart(ScaledDotScore):
         return scores - 0.1 * (positions.query[:, None] - positions.key).abs()
 
 
+class LostWhereLong(ScaledDotScore):
+    """Has no numbers for long sequences."""
+
+    def forward(self, query: Any, keys: Any, positions: Any) -> Tensor:
+        scores = super().forward(query, keys, positions)
+        return scores if scores.shape[-1] < 100 else scores * torch.nan
+
+
 class Closed(Gate):
     """Lets nothing pass at first, so that nothing else has a gradient in the first update."""
 
@@ -132,6 +140,7 @@ CLASSES = {
         "counts_rows": CountsRows,
         "one_tensor": OneTensor,
         "apart": Apart,
+        "lost_where_long": LostWhereLong,
     },
 }
 
@@ -198,6 +207,12 @@ def test_every_way_of_a_pattern_is_taken_however_long_its_sequences_must_be(fold
     for pattern in ("local", "sparse"):
         with pytest.raises(UserError, match=rf"breaks 1 of 9 laws; {FASTER}: "):
             check_attention("multihead", "score=apart", f"pattern={pattern}", dim=8, num_heads=2, config_dir=folder)
+
+
+def test_what_is_no_number_breaks_a_law_wherever_it_is(folder: Path) -> None:
+    for widths in ({"dim": 8}, {"query_dim": 8, "key_dim": 8}):
+        with pytest.raises(UserError, match=rf"breaks 1 of 9 laws; {FASTER}: the largest difference is nan$"):
+            check_attention("multihead", "score=lost_where_long", **widths, num_heads=2, config_dir=folder)
 
 
 def test_a_factor_that_begins_as_0_breaks_no_law(folder: Path) -> None:
