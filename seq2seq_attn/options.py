@@ -401,12 +401,12 @@ def class_named(name: str) -> type | None:
         return None
 
 
-def in_full(value: Any) -> str:
+def hydra_literal(value: Any) -> str:
     """Return a value, also a list or a mapping, so that Hydra reads it as it is; `typed` shortens it for a message."""
     if isinstance(value, Mapping):
-        return f"{{{','.join(f'{name}:{in_full(one)}' for name, one in value.items())}}}"
+        return f"{{{','.join(f'{name}:{hydra_literal(one)}' for name, one in value.items())}}}"
     if isinstance(value, list):
-        return f"[{','.join(map(in_full, value))}]"
+        return f"[{','.join(map(hydra_literal, value))}]"
     if not isinstance(value, str):
         return json.dumps(value)
     plain = re.fullmatch(r"[\w./:+-]+", value, re.ASCII)

@@ -35,7 +35,7 @@ from seq2seq_attn.options import (
     check_added,
     check_kinds,
     check_options,
-    in_full,
+    hydra_literal,
 )
 from seq2seq_attn.training.monitor import choose_monitor
 
@@ -489,5 +489,5 @@ def test_an_added_option_of_a_known_name_or_that_another_refers_to_is_let_pass()
      "[x", ["a b", None, 1, 2.5, True], {"x": "y z", "n": [1]}],
 )  # fmt: skip
 def test_a_value_that_is_written_in_full_is_read_as_it_is(value: Any) -> None:
-    read = OverridesParser.create().parse_override(f"key={in_full(value)}").value()
+    read = OverridesParser.create().parse_override(f"key={hydra_literal(value)}").value()
     assert (type(read), read) == (type(value), value)

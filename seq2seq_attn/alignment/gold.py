@@ -73,7 +73,8 @@ def read_aligned_pairs(
         link_lines = read_lines(gold)
         check_length(len(link_lines), len(texts), gold)
         for (first, second, _, location), links in zip(texts, link_lines, strict=True):
-            if links.split() and second.split()[-len(links.split()) :] == links.split():  # else it is a word, as 2-1
+            given = links.split()
+            if given and second.split()[-len(given) :] == given:  # else the last words are words, such as 2-1
                 check_words((first.split(), second.split()), location, start)
         texts = [
             (*text[:2], links, f"{gold}, line {number}")

@@ -81,9 +81,9 @@ def build_attention(
         UserError: for a preset, an override or widths that do not exist or contradict each other, and for a value of
             another type or outside of its range.
     """
-    dim, query_dim = whole("dim", dim), whole("query_dim", query_dim)
-    key_dim, value_dim = whole("key_dim", key_dim), whole("value_dim", value_dim)
-    layer = whole("layer", layer, 0) or 0
+    given = {"dim": dim, "query_dim": query_dim, "key_dim": key_dim, "value_dim": value_dim}
+    dim, query_dim, key_dim, value_dim = (None if size is None else whole(name, size) for name, size in given.items())
+    layer = whole("layer", layer, least=0)
     if num_heads is not None:
         overrides = (f"num_heads={num_heads}", *overrides)
     if dim is not None and query_dim is None and key_dim is None and value_dim is None:
@@ -102,14 +102,12 @@ def build_attention(
     )
 
 
-def whole(name: str, number: Any, least: int = 1) -> int | None:
+def whole(name: str, number: Any, least: int = 1) -> int:
     """Return a size, which may be a number of NumPy.
 
     Raises:
         UserError: if it is no whole number, or too small.
     """
-    if number is None:
-        return None
     if isinstance(number, bool) or not isinstance(number, Integral) or number < least:
         raise UserError(f"{name}={number!r} must be a whole number of at least {least}")
     return int(number)

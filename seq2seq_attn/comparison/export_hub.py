@@ -31,7 +31,7 @@ from seq2seq_attn.distributed.run_lock import BEST
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.files import filling
 from seq2seq_attn.markdown import one_line
-from seq2seq_attn.options import in_full
+from seq2seq_attn.options import hydra_literal
 
 CARD = "README.md"
 MAPS, EXAMPLES = 4, 3  # at most
@@ -186,7 +186,7 @@ def override_without_folders(word: str) -> str:
         return str(without_folders(word))
     value = override.value()
     kept = without_folders({last: value})[last]
-    return word if kept == value else f"{key}={in_full(kept)}"
+    return word if kept == value else f"{key}={hydra_literal(kept)}"
 
 
 def examples(run_dir: Path) -> list[tuple[str, str, str]]:

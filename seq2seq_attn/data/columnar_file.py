@@ -13,7 +13,7 @@ from jaxtyping import Int64
 
 from seq2seq_attn.data.columns import Choice, choose_columns, named_columns, readable
 from seq2seq_attn.data.pair_file import PairFile
-from seq2seq_attn.data.reading import compression, opened
+from seq2seq_attn.data.reading import compressed_ending, opened
 from seq2seq_attn.data.store.pair_source import CHUNK_BYTES, CHUNK_LINES, Parsed, RawChunk, lines_of_chunk
 from seq2seq_attn.errors import UserError
 
@@ -27,7 +27,7 @@ class ColumnarFile(PairFile):
 
     def __init__(self, path: Path, choice: Choice) -> None:
         super().__init__(path)
-        if compression(path):
+        if compressed_ending(path):
             raise UserError(f"{path} is a compressed {self.kind}, so decompress it")
         with self._open() as (schema, batches):
             columns = leaf_columns(schema)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import warnings
 from collections.abc import Mapping
@@ -94,8 +93,8 @@ class TranslationDataModule(pl.LightningDataModule):
 
     def setup(self, stage: str | None = None) -> None:
         """Check that all ranks have the same data, and silence warnings that do not apply here."""
-        links = {split: some.digest for split, some in sorted(self.links.items())}
-        check_ranks_agree(self.corpus.fingerprint, self.tokenizer.fingerprint, json.dumps(links))
+        links = {split: of_split.digest for split, of_split in self.links.items()}
+        check_ranks_agree(self.corpus.fingerprint, self.tokenizer.fingerprint, links)
         # Lightning recommends more workers however cheap a batch is.
         warnings.filterwarnings("ignore", ".*does not have many workers.*", PossibleUserWarning)
         warnings.filterwarnings("ignore", ".*is smaller than the logging interval.*", PossibleUserWarning)
@@ -272,11 +271,12 @@ class TranslationDataModule(pl.LightningDataModule):
         )
 
 
-def check_ranks_agree(corpus: str, tokenizer: str, links: str) -> None:
+def check_ranks_agree(corpus: str, tokenizer: str, links: dict[str, str]) -> None:
     """Refuse ranks whose pairs, vocabulary or word links differ, as with separate caches.
 
     Args:
-        corpus, tokenizer, links: the fingerprints of this rank.
+        corpus, tokenizer: the fingerprints of this rank.
+        links: the digest of each split that has some.
 
     Raises:
         UserError: on every rank.

@@ -126,8 +126,8 @@ class MixtureCorpus(Corpus):
         for name in corpora:
             if any(f"pairs of {name}{IN_EPOCH} " in step for step in empty):
                 log.warning(
-                    f"The corpus {name} gives no pair to train on: cleaning drops all, or they are also in a corpus "
-                    "before it"
+                    f"The corpus {name} gives no pair to train on: cleaning drops all of its pairs, or an earlier "
+                    "corpus has them, too"
                 )
         if shares:
             log.info(f"An epoch has {len(loaded.splits['train']):,} pairs: {', '.join(shares)}")

@@ -11,7 +11,7 @@ from seq2seq_attn.data.columnar_file import ArrowFile, ParquetFile
 from seq2seq_attn.data.columns import Choice, Column
 from seq2seq_attn.data.json_lines import JsonLines
 from seq2seq_attn.data.pair_file import PairFile
-from seq2seq_attn.data.reading import compression, ends_with, opened, plain_name
+from seq2seq_attn.data.reading import compressed_ending, ends_with, opened, plain_name
 from seq2seq_attn.data.table_file import CsvFile, TabSeparatedFile
 from seq2seq_attn.errors import UserError
 
@@ -72,7 +72,7 @@ def is_empty(path: Path) -> bool:
         return False
     if not path.stat().st_size:
         return True
-    if compression(path):
+    if compressed_ending(path):
         with suppress(UserError), opened(path) as stream:  # a damaged file is not empty; its reader reports it
             return not stream.read(1)
         return False

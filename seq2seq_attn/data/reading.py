@@ -87,7 +87,7 @@ def opened(path: Path, compressed: bool = True) -> Iterator[Any]:
     if os.path.exists(path) and not (os.path.isfile(path) or os.path.isdir(path)):
         raise UserError(f"{path} is a pipe or a device, not a file; save its content to a file first")
     try:
-        with path.open("rb") as raw, decompressed(raw, compression(path) if compressed else "") as stream:
+        with path.open("rb") as raw, decompressed(raw, compressed_ending(path) if compressed else "") as stream:
             yield stream if stream is raw else SimpleNamespace(read=stream.read, fileobj=raw)
     except UserError:
         raise
@@ -105,12 +105,12 @@ def opened(path: Path, compressed: bool = True) -> Iterator[Any]:
 
 def compression_of(file: str) -> str:
     """Return the format of a compressed file by its name, for a message; gzip if the name does not say."""
-    return FORMATS.get(compression(file), "gzip")
+    return FORMATS.get(compressed_ending(file), "gzip")
 
 
 def is_damage(error: Exception, path: Path) -> bool:
     """Return whether a compressed file is damaged, and not out of reach; bz2 and Arrow have no errors of their own."""
-    plain = compression(path) in (".bz2", ".zst") and isinstance(error, OSError) and error.errno is None
+    plain = compressed_ending(path) in (".bz2", ".zst") and isinstance(error, OSError) and error.errno is None
     return plain or isinstance(error, gzip.BadGzipFile | EOFError | zlib.error | lzma.LZMAError)
 
 
@@ -130,14 +130,14 @@ def ends_with(file: str | Path, *endings: str) -> bool:
     return str(file).lower().endswith(endings)
 
 
-def compression(file: str | Path) -> str:
+def compressed_ending(file: str | Path) -> str:
     """Return the ending of a compressed file in small letters; empty for any other."""
     return next((ending for ending in COMPRESSED if ends_with(file, ending)), "")
 
 
 def plain_name(file: str) -> str:
     """Return the name of a file without the ending of its compression."""
-    return file[: len(file) - len(compression(file))]
+    return file[: len(file) - len(compressed_ending(file))]
 
 
 def decompressed(raw: io.BufferedReader, suffix: str) -> Any:

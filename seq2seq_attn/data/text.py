@@ -86,7 +86,10 @@ class TextCorpus(Corpus):
         if not sources:
             raise UserError("data=text needs data.train=FILE, or data.train=[FILE,FILE], with a sentence in each line")
         if self.text_column and not any(isinstance(one, BothSides) for files in sources.values() for one in files):
-            raise UserError(f"data.text_column={self.text_column} is of tables and JSON lines, and no file is one")
+            raise UserError(
+                f"data.text_column={self.text_column} chooses a column of a table or a field of JSON lines, and no "
+                "file is one of these; leave it out"
+            )
         has_train = "train" in sources
         missing = [name for name, size in self.held_out.items() if has_train and name not in sources and size != 0]
         return stored_corpus(

@@ -112,17 +112,17 @@ class Explorer:
 
 
 def told_apart(models: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return descriptions of which no two have one name: the run, or else the number, is added to those that have."""
+    """Return descriptions of which no two have one name: the name or path of the run, or a number, is added to both."""
     names = Counter(model["name"] for model in models)
-    folders = Counter((model["name"], Path(model["run"]).name) for model in models)
-    told = []
-    for number, model in enumerate(models, start=1):
-        name, run = model["name"], model["run"]
-        label = run if folders[name, Path(run).name] > 1 else Path(run).name
-        told.append(model if names[name] == 1 else model | {"name": f"{name} ({label or number})"})
-    if len({model["name"] for model in told}) < len(told):  # the same run, or none, twice
-        return [model | {"name": f"{model['name']}, {number}"} for number, model in enumerate(told, start=1)]
-    return told
+    labels = [(Path(model["run"]).name, model["run"], number) for number, model in enumerate(models, start=1)]
+    for one in zip(*labels, strict=True):
+        told = [
+            model if names[model["name"]] == 1 else model | {"name": f"{model['name']} ({label})"}
+            for model, label in zip(models, one, strict=True)
+        ]
+        if len({model["name"] for model in told}) == len(models):
+            return told
+    return models
 
 
 @contextmanager

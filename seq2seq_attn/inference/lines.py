@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from seq2seq_attn.data.reading import UTF_16, check_format, compression, compression_of, decompressed, is_damage
+from seq2seq_attn.data.reading import UTF_16, check_format, compressed_ending, compression_of, decompressed, is_damage
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.text import plain_console
 
@@ -53,7 +53,7 @@ def opened(option: str | None, path: str | None, standard: Any = None) -> Iterat
     except OSError as error:
         name = path if option is None else f"{option}={path}"
         raise UserError(f"{name} cannot be read ({error.strerror})") from error
-    with raw, decompressed(raw, compression(path)) as stream:
+    with raw, decompressed(raw, compressed_ending(path)) as stream:
         yield stream
 
 
@@ -121,7 +121,7 @@ def windows(lines: Iterator[Line], most_lines: int) -> Iterator[list[Line]]:
 
 def count_lines(path: str | None) -> int | None:
     """Return the number of lines of a plain file; None for a stream, or a file that would have to be unpacked."""
-    if path is None or compression(path) or not Path(path).is_file():
+    if path is None or compressed_ending(path) or not Path(path).is_file():
         return None
     ends, last = 0, b"\n"
     with open(path, "rb") as file:

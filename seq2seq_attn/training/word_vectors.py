@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float32
 from sentencepiece import SentencePieceProcessor
 
-from seq2seq_attn.data.reading import compression
+from seq2seq_attn.data.reading import compressed_ending
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.paths import given_path
@@ -115,7 +115,7 @@ def vector_of(values: bytes, file: Path, number: int) -> Float32[np.ndarray, " d
 def read_lines(file: Path) -> Iterator[bytes]:
     """Yield the lines of a file, plain or .gz."""
     try:
-        with gzip.open(file) if compression(file) == ".gz" else file.open("rb") as stream:
+        with gzip.open(file) if compressed_ending(file) == ".gz" else file.open("rb") as stream:
             yield from stream
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise UserError(f"{file} is a damaged gzip file ({error}); get it again") from error

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -155,7 +156,6 @@ def test_the_layer_picks_the_pattern_of_alternating() -> None:
         ("sparse", [], {"dim": -4}, r"^dim=-4 must be a whole"),
         ("sparse", [], {"query_dim": 6, "key_dim": 0}, r"^key_dim=0 must be a whole"),
         ("sparse", [], {"dim": 6, "layer": -1}, r"^layer=-1 must be a whole number of at least 0$"),
-        ("multihead", ["~score"], {"dim": 6}, r"^Attention is built without 'score', which it needs; give it in the"),
         ("multihead", [], {"dim": 6, "num_heads": 4}, "attention.num_heads=4 does not divide query_dim=6"),
         ("luong_dot", [], {"query_dim": 6, "key_dim": 5}, "needs query_dim == key_dim, got 6 and 5"),
         ("local", ["pattern.length_ratio=2.0"], {"dim": 6}, "length_ratio=2.0 is for cross-attention"),
@@ -192,6 +192,19 @@ def test_what_makes_no_sense_is_refused_in_one_sentence(
 def test_sizes_of_another_type_are_refused(sizes: dict[str, Any]) -> None:
     with pytest.raises(UserError, match=r" must be a whole number of at least [01]$"):
         inspect.unwrap(build_attention)("sparse", **sizes)  # as outside of the tests, whose types are checked
+
+
+class Needs:
+    """Needs a part that its YAML file leaves out."""
+
+    def __init__(self, *, score: Any, dim: int) -> None: ...
+
+
+def test_what_a_class_needs_and_is_not_given_is_named() -> None:
+    with pytest.raises(UserError, match=r"^Needs is built without 'score', which it needs; give it in the YAML file"):
+        build.instantiated(partial(Needs), dim=6)
+    with pytest.raises(TypeError, match="unsupported operand"):  # another mistake stays what it is
+        build.instantiated(partial(lambda dim: dim + "a"), dim=6)
 
 
 def test_a_size_may_be_a_number_of_numpy() -> None:

@@ -293,7 +293,8 @@ def test_a_corpus_that_gives_no_pair_is_warned_of(
     mixture(again, tmp_path, {"again": 2, "never": 0})
     warned = [message for message in caplog.messages if "gives no pair" in message]
     assert warned == [
-        "The corpus again gives no pair to train on: cleaning drops all, or they are also in a corpus before it"
+        "The corpus again gives no pair to train on: cleaning drops all of its pairs, or an earlier corpus has them, "
+        "too"
     ]
 
 

@@ -177,7 +177,9 @@ def test_a_column_may_be_chosen_and_the_table_says_which_are_read(kind: str, tmp
 
 
 def test_a_column_of_lines_is_refused(files: Path) -> None:
-    with pytest.raises(UserError, match=r"^data.text_column=body is of tables and JSON lines, and no file is one$"):
+    with pytest.raises(
+        UserError, match=r"^data.text_column=body chooses .*, and no file is one of these; leave it out$"
+    ):
         load(files, f"data.train={files / 'a.txt'}", "data.text_column=body")
     assert len(load(files, f"data.train={files / 'a.txt'}", "data.text_column=''").splits["train"]) > 20
 

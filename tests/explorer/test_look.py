@@ -286,7 +286,7 @@ def test_the_models_are_described(explorer: Explorer, translators: list[Translat
         (["runs/a", "runs/b"], ["Transformer, x (a)", "Transformer, x (b)"]),
         (["one/a", "two/a"], ["Transformer, x (one/a)", "Transformer, x (two/a)"]),
         (["", ""], ["Transformer, x (1)", "Transformer, x (2)"]),
-        (["runs/a", "runs/a"], ["Transformer, x (runs/a), 1", "Transformer, x (runs/a), 2"]),
+        (["runs/a", "runs/a"], ["Transformer, x (1)", "Transformer, x (2)"]),
     ],
 )
 def test_models_of_one_name_are_told_apart(runs: list[str], names: list[str]) -> None:

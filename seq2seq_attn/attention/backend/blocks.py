@@ -15,7 +15,6 @@ from seq2seq_attn.attention.backend.pattern_cache import PatternCache
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
 from seq2seq_attn.attention.block import AnyBlock, GatheredBlock
 from seq2seq_attn.attention.pattern.pattern import Pattern
-from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.attention.state import Memory, QueryKeyPositions
 from seq2seq_attn.nn.dropout import dropout
 from seq2seq_attn.nn.heads import matmul_groups
@@ -106,7 +105,6 @@ class BlockedScores:
         A score with `wide_pairs` is computed tile by tile, and once more for its gradient.
         """
         tiled, dtype = parts.score.wide_pairs and not parts.score.inner_product, self.memory.values.dtype
-        draws = tiled and any(isinstance(part, Score) and is_foreign(part) for part in parts.score.modules())
         scores, allowed = [], []
         for group, width in zip(self.groups, self.widths, strict=True):
             tiles = [tile for block in group for tile in self._tiles(block, query, tiled)]
@@ -116,9 +114,7 @@ class BlockedScores:
                 positions = self._positions(tile)
                 arguments = (gather(query, positions.query), gather(self.memory.keys, positions.key), positions, dtype)
                 tile_scores = (
-                    checkpoint(parts.scores, *arguments, use_reentrant=False, preserve_rng_state=draws)
-                    if recompute
-                    else parts.scores(*arguments)
+                    checkpoint(parts.scores, *arguments, use_reentrant=False) if recompute else parts.scores(*arguments)
                 )
                 group_scores.append(flatten_blocks(tile_scores, width))
                 visible = parts.score.visible(positions)
@@ -237,8 +233,3 @@ def flatten_blocks(x: Tensor, width: int) -> Tensor:
 
 def reorder(x: Tensor, order: Int[Tensor, "target columns"]) -> Tensor:
     return x.gather(-1, order.expand(*x.shape[:2], -1, -1))
-
-
-def is_foreign(score: Score) -> bool:
-    """Return whether a score is not of this package, and may draw numbers; none of this package does."""
-    return not type(score).__module__.startswith("seq2seq_attn.")

@@ -250,8 +250,8 @@ def check_unchanged(
                 shutil.rmtree(folder, ignore_errors=True)
                 names = " or ".join(str(file) for file in source.files)
                 raise UserError(
-                    f"{names}, or its time of change, has changed while the corpus was prepared from it; run the "
-                    "command again"
+                    f"{names} or its modification time changed while the corpus was being prepared; run the command "
+                    "again"
                 )
 
 

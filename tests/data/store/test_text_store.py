@@ -220,7 +220,7 @@ def test_a_file_that_changes_while_it_is_prepared_is_refused(
         return prepare(*given, **options)
 
     monkeypatch.setattr("seq2seq_attn.data.store.text_store.prepare_text", meanwhile)
-    with pytest.raises(UserError, match=r"train.en or .*train.fr, or its time of change, has changed while"):
+    with pytest.raises(UserError, match=r"train.en or .*train.fr or its modification time changed while the corpus"):
         stored(source, tmp_path / "cache", verify=verify)
     assert not [path for path in (tmp_path / "cache").iterdir() if path.is_dir()]
     monkeypatch.undo()
