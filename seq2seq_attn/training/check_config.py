@@ -61,11 +61,14 @@ def check_groups(composed: DictConfig) -> None:
                 f"metric.{name}={typed(metric)} is no group of options; the YAML file of a metric has them under a key "
                 "of its name"
             )
-        if name in TAKEN or "." in str(name) or hasattr(nn.ModuleDict, str(name)):
-            raise UserError(
-                f"metric.{name} has the name of a figure that every run has, a dot in it, or the name of a method of "
-                "torch's; give it another in its YAML file"
-            )
+        problems = {
+            "is the name of a figure that every run has": name in TAKEN,
+            "has a dot in its name": "." in str(name),
+            "is a name that torch uses itself": hasattr(nn.ModuleDict, str(name)),
+        }
+        for problem, is_there in problems.items():
+            if is_there:
+                raise UserError(f"metric.{name} {problem}; give the metric another in its YAML file")
     if composed.tokenizer.get("_target_") != TOKENIZER:
         raise UserError(
             f"tokenizer._target_={composed.tokenizer.get('_target_')} is not {TOKENIZER}, the only class from which "

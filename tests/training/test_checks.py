@@ -168,11 +168,20 @@ def test_a_callback_that_is_no_group_is_refused() -> None:
         check_groups(config)
 
 
-@pytest.mark.parametrize("name", ["ppl", "loss", "accuracy", "attention_entropy", "keys", "a.b"])
-def test_a_metric_of_a_name_that_is_taken_is_refused(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        *((name, "is the name of a figure that every run has") for name in ("ppl", "loss", "attention_entropy")),
+        ("keys", "is a name that torch uses itself"),
+        ("a.b", "has a dot in its name"),
+    ],
+)
+def test_a_metric_of_a_name_that_is_taken_is_refused(name: str, problem: str) -> None:
     config = OmegaConf.create(WITH_PARTS)
     config.metric = {name: {"_target_": "mine.F1"}}
-    with pytest.raises(UserError, match=rf"^metric\.{re.escape(name)} has the name of a figure that every run has"):
+    with pytest.raises(
+        UserError, match=rf"^metric\.{re.escape(name)} {problem}; give the metric another in its YAML file$"
+    ):
         check_groups(config)
 
 
