@@ -15,6 +15,7 @@ from seq2seq_attn.attention.gate.gate import Gate
 from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
 from seq2seq_attn.attention.pattern.pattern import Pattern
 from seq2seq_attn.attention.score.scaled_dot import ScaledDotScore
+from seq2seq_attn.attention.state import Memory
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.masked import masked_softmax
 
@@ -213,6 +214,12 @@ def test_what_is_no_number_breaks_a_law_wherever_it_is(folder: Path) -> None:
     for widths in ({"dim": 8}, {"query_dim": 8, "key_dim": 8}):
         with pytest.raises(UserError, match=rf"breaks 1 of 9 laws; {FASTER}: the largest difference is nan$"):
             check_attention("multihead", "score=lost_where_long", **widths, num_heads=2, config_dir=folder)
+
+
+def test_steps_go_on_in_a_branch_of_the_past(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Memory, "branch", lambda memory, rows: memory)  # as of hypotheses that keep their order
+    with pytest.raises(UserError, match=rf"breaks 1 of 9 laws; {STEPS}: the largest difference is"):
+        check_attention("multihead", dim=8, num_heads=2)
 
 
 def test_a_factor_that_begins_as_0_breaks_no_law(folder: Path) -> None:
