@@ -176,6 +176,14 @@ def test_a_column_may_be_chosen_and_the_table_says_which_are_read(kind: str, tmp
         load(tmp_path, f"data.train={file}", *whole, "data.text_column=title")
 
 
+def test_a_header_of_languages_is_no_text_where_the_column_is_a_number(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("en\tfr\n" + "".join(f"line {n}\tligne {n}\n" for n in range(30)), "utf-8")
+    whole = ("data.val_sentences=0", "data.test_sentences=0", f"data.train={tmp_path / 'a.tsv'}")
+    for column in (2, "fr"):
+        found = load(tmp_path, *whole, f"data.text_column={column}")
+        assert list(found.splits["train"].targets) == [f"ligne {n}" for n in range(30)]
+
+
 def test_a_column_of_lines_is_refused(files: Path) -> None:
     with pytest.raises(
         UserError, match=r"^data.text_column=body chooses .*, and no file is one of these; leave it out$"

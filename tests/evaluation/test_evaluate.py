@@ -238,6 +238,17 @@ def test_other_data_and_other_metrics_are_scored_and_the_runs_metrics_stay(
     assert "5 of 5 references of test are not in Unicode's NFC" in caplog.text
 
 
+def test_a_metric_checks_its_own_texts_before_anything_is_translated(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(metric: Any, *given: Any) -> None:
+        raise UserError("too long")
+
+    monkeypatch.setattr("seq2seq_attn.metric.bleu.BLEU.check_lengths", refused, raising=False)
+    with pytest.raises(UserError, match="too long"):
+        evaluated(tmp_path, f"ckpt_path={run}")
+
+
 def test_a_metric_of_the_checkpoint_that_is_foreign_code_is_refused(run: Path, tmp_path: Path) -> None:
     checkpoint = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)
     checkpoint["config"]["metric"]["bleu"] = {"_target_": "os.mkdir", "path": str(tmp_path / "ran")}

@@ -296,6 +296,11 @@ def test_models_of_one_name_are_told_apart(runs: list[str], names: list[str]) ->
     assert look_module.told_apart([models[0], other]) == [models[0], other]
 
 
+def test_an_explorer_of_two_runs_of_one_kind_names_both(translators: list[Translator]) -> None:
+    twice = Explorer([translators[RNN]] * 2, ["runs/a", "runs/b"]).models()["models"]
+    assert [model["name"] for model in twice] == ["RNN (a)", "RNN (b)"]
+
+
 @pytest.mark.parametrize(
     ("preset", "parts"),
     [

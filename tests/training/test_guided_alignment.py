@@ -359,6 +359,17 @@ def test_a_head_of_the_error_rate_that_is_not_there_is_refused_before_training(
         built_with(pairs, "metric=[bleu,aer]", f"metric.aer.gold={tmp_path / 'gold'}", "metric.aer.head=7")
 
 
+def test_a_gold_pair_of_too_many_tokens_is_refused_before_training(pairs: list[str], tmp_path: Path) -> None:
+    (tmp_path / "gold").write_text(f"{'a ' * 50} ||| b  0-0\n", encoding="utf-8")
+    options = "model=transformer", "attention.num_heads=1", "cross_attention.num_heads=1", "position=learned"
+    with pytest.raises(
+        UserError, match=r"gold, line 1: a pair of \d+ tokens, and the model has positions for 40; leave"
+    ):
+        built_with(
+            pairs, "metric=[bleu,aer]", f"metric.aer.gold={tmp_path / 'gold'}", "position.max_length=40", *options
+        )
+
+
 NO_DROPOUT = [f"model.{part}dropout=0.0" for part in ("", "encoder.", "decoder.")]
 REFUSED = [
     (["guided_alignment.links=no_file"], r"^guided_alignment.links=no_file does not exist; give a file of links"),

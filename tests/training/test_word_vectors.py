@@ -136,3 +136,10 @@ def test_a_run_reads_its_files_once_and_what_it_leaves_does_without_them(pairs: 
         UserError, match=r"/run is complete and was trained with other options: tokenizer.model .* → other; give them"
     ):
         run_here(tmp_path / "run", *given, "tokenizer.model=other", "trainer.max_steps=2", "trainer.max_epochs=2")
+
+
+def test_tabs_may_separate_the_numbers(tmp_path: Path) -> None:
+    file = tmp_path / "vectors.txt"
+    file.write_text("2\t3\nchat\t1\t2\t3\nchien 4\t5 6\n", encoding="utf-8")
+    found = read_vectors(file, {b"chat", b"chien"}, 3)
+    assert {word: vector.tolist() for word, vector in found.items()} == {b"chat": [1, 2, 3], b"chien": [4, 5, 6]}
