@@ -9,7 +9,7 @@ import pytest
 from child import done
 from configs import ROOT
 
-slow = partial(pytest.param, marks=pytest.mark.slow)  # what training/test_checks.py refuses in the same words
+slow = partial(pytest.param, marks=pytest.mark.slow)  # what training/test_check_config.py refuses in the same words
 
 
 @pytest.mark.parametrize(
