@@ -226,7 +226,7 @@ def test_the_page_names_all_whose_weights_are_made_a_distribution() -> None:
     expected |= {name for name, kind in parts["pattern"] if kind.reweighs}
     assert not any(kind.sums_to_one for _, kind in parts["mix"])
     assert set(re.findall("`([a-z_0-9]+)`", named)) == expected
-    assert named.endswith(" and of a mix")
+    assert named.endswith(", of a mix and of the delta rule")
 
 
 def test_without_tanh_the_query_of_an_additive_score_changes_nothing() -> None:

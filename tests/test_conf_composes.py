@@ -14,7 +14,11 @@ GROUPS = ("data", "tokenizer", "model", "search", "optimizer", "scheduler", "tra
 LISTS = ("metric", "callback", "logger")
 PARTS = ("attention/mix", "attention/gate", "data/cleaning")
 FEATURE_MAPS = [["attention=linear", f"attention/feature_map={name}"] for name in options("attention/feature_map")]
-DECAYS = [["attention=linear", f"attention/decay={name}"] for name in options("attention/decay")]
+DECAYS = [
+    [f"attention={preset}", f"attention/decay={name}"]
+    for preset in ("linear", "delta")
+    for name in options("attention/decay")
+]
 SLOTS = ("encoder@model.encoder", "decoder@model.decoder")
 
 

@@ -184,7 +184,7 @@ def test_parts_of_attention_are_factories_because_a_built_part_would_be_shared_b
 def test_presets_of_attention_have_the_options_of_their_class_and_set_nothing_inside_a_part():
     parts = {part.rpartition("/")[2] for part in PARTS}
     classes = {name: target(options(name)) for name in PRESETS}
-    assert len(set(classes.values())) == 2
+    assert len(set(classes.values())) == 3
     for name, attention in classes.items():
         arguments = set(inspect.signature(attention).parameters)
         chosen = {key for default in options(name)["defaults"] if isinstance(default, dict) for key in default}

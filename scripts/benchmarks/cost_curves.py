@@ -54,7 +54,7 @@ OUTPUT = ROOT / "docs/benchmarks/cost_curves.json"
 LENGTHS = [128, 256, 512, 1024, 2048, 4096, 8192]
 REFERENCE = "multihead"
 OUT_OF_MEMORY, TOO_SLOW = "out of memory", "too slow"
-FAMILIES = ("scores", "synthesizers", "normalizers", "patterns", "feature maps", "mixes and gates")
+FAMILIES = ("scores", "synthesizers", "normalizers", "patterns", "feature maps", "delta rule", "mixes and gates")
 GIB, MIB = 2**30, 2**20
 MEASURED = (
     "Seconds and memory of one step of self-attention, forward and backward: {batch} × n positions of width {width}, "
@@ -301,7 +301,7 @@ def family(preset: str) -> str:
     factory = compose_factory(preset)
     parts = {key: part.func.__name__ for key, part in factory.keywords.items() if isinstance(part, partial)}
     if factory.func.__name__ != "Attention":
-        return "feature maps"
+        return "feature maps" if "feature_map" in factory.keywords else "delta rule"
     if parts.get("mix") or parts.get("gate"):
         return "mixes and gates"
     if parts["pattern"] != "FullPattern":
@@ -350,7 +350,11 @@ def filled(paragraph: str) -> str:
 
 def is_of_long_sequences(families: dict[str, str]) -> bool:
     """Return whether only those families were measured that are made for long sequences, beside the reference."""
-    return {family for preset, family in families.items() if preset != REFERENCE} <= {"patterns", "feature maps"}
+    return {family for preset, family in families.items() if preset != REFERENCE} <= {
+        "patterns",
+        "feature maps",
+        "delta rule",
+    }
 
 
 def notes(figures: Figures, families: dict[str, str], refused: dict[str, str], rows: list[Row]) -> str:

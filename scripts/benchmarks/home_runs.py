@@ -71,9 +71,9 @@ class Home(NamedTuple):
 LUONG = ("luong_dot", "luong_general", "luong_concat", "luong_location", "local_m", "local_p")
 TRANSFORMER = ("model=transformer", *TWO_LAYERS)
 OF_TRANSFORMERS = (
-    "adaptive_entmax", "alternating", "bigbird", "block_summary", "cosformer", "cosine", "differential", "dilated",
-    "dynamic_conv", "fixed_patterns", "forgetting", "gated", "gated_linear", "global_local", "grouped_query", "l2",
-    "latent", "lightweight_conv", "linear", "lsh", "multi_query", "performer", "qk_norm", "relu",
+    "adaptive_entmax", "alternating", "bigbird", "block_summary", "cosformer", "cosine", "delta", "differential",
+    "dilated", "dynamic_conv", "fixed_patterns", "forgetting", "gated", "gated_delta", "gated_linear", "global_local",
+    "grouped_query", "l2", "latent", "lightweight_conv", "linear", "lsh", "multi_query", "performer", "qk_norm", "relu",
     "scalable_softmax", "sigmoid", "sink", "soft_cap", "softmax_free", "softmax_one", "sparse", "stick_breaking",
     "synthesizer_dense", "synthesizer_dense_vanilla", "synthesizer_factorized_dense",
     "synthesizer_factorized_random", "synthesizer_fixed_random", "synthesizer_random", "synthesizer_random_dense",

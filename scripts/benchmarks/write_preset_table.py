@@ -43,9 +43,9 @@ HEAD = ("`attention=`", "what it is", "score", "pattern", "normalizer", "mix, ga
 TEXT = """\
 # Every attention
 
-A preset of `attention=` combines a score, a pattern and a normalizer, or has a feature map in place of all three, with
-or without a decay, and may add a mix over the heads and a gate. [attention.md](attention.md) gives the formula and a
-picture of each.
+A preset of `attention=` combines a score, a pattern and a normalizer, and may add a mix over the heads and a gate. In
+place of these it may have a feature map, or the delta rule, with or without a decay. [attention.md](attention.md) gives
+the formula and a picture of each.
 
 {parts}
 
@@ -84,9 +84,10 @@ def page() -> str:
 def parts_row(preset: str) -> Row:
     """Return the row of a preset: what it is, and the choices that its file names."""
     chosen, what = parts_of(preset), purpose(ATTENTION / f"{preset}.yaml")
-    if "feature_map" in chosen:
+    if "score" not in chosen:
+        kind = f"feature map `{chosen['feature_map']}`" if "feature_map" in chosen else "delta rule"
         decay = f", decay `{chosen['decay']}`" if "decay" in chosen else ""
-        return (f"`{preset}`", what, f"feature map `{chosen['feature_map']}`{decay}", "–", "–", "")
+        return (f"`{preset}`", what, kind + decay, "–", "–", "")
     parts = (f"`{chosen[part]}`" for part in ("score", "pattern", "normalizer"))
     others = ", ".join(f"`{chosen[part]}`" for part in ("mix", "gate") if part in chosen)
     return (f"`{preset}`", what, *parts, others)

@@ -28,6 +28,13 @@ DECAYED_CONTEXT = (
     r"c_t = \frac{\sum_s D_{ts} (\varphi(q_t) \cdot \varphi(k_s)) \, v_s}"
     r"{\sum_s D_{ts} (\varphi(q_t) \cdot \varphi(k_s))}, \quad D_{ts} = g_s \prod_{l = s + 1}^{t} f_l"
 )
+DELTA_CONTEXT = (
+    r"c_t = \mathrm{RMSNorm}(S_t^\top q_t), \quad S_t = f_t (I - b_t k_t k_t^\top) S_{t-1} + b_t k_t v_t^\top, "
+    r"\quad q_t = \frac{\mathrm{silu}(W x_t)}{|\mathrm{silu}(W x_t)|}, "
+    r"\quad k_t = \frac{\mathrm{silu}(U x_t)}{|\mathrm{silu}(U x_t)|}, "
+    r"\quad b_t = \sigma(u \cdot x_t)"
+)
+NO_PARTS = "None. `attention/decay=` adds a decay."
 COST_LENGTHS = (128, 512, 2048, 8192)
 ADDRESS = re.compile(r"arXiv:([\d.]+\d)|(kexue\.fm/archives/\d+)")
 PAGE = re.compile(r"\bdocs/([\w/]+\.md)")
@@ -67,7 +74,7 @@ def attention_page(preset: str, copied: set[PurePosixPath]) -> str:
         f"# {preset}\n\n{linked_purpose(preset)}.\n\n{described()[preset][1]}\n\n```\n{command(preset)}\n```",
         f"## Formula\n\n{formulas(parts)}",
         f"![Attention maps of {preset}](images/attention/{preset}.png)\n\n[What the picture shows](#presets).",
-        "## Parts\n\n" + "\n\n".join(part_text(part, option) for part, option in parts.items()),
+        "## Parts\n\n" + ("\n\n".join(part_text(part, option) for part, option in parts.items()) or NO_PARTS),
         f"## A worked number\n\n{worked(preset)}",
         f"## Where it runs\n\n{architectures(preset)}",
         f"## Cost\n\n{cost(preset)}",
@@ -82,13 +89,16 @@ def attention_page(preset: str, copied: set[PurePosixPath]) -> str:
 
 def command(preset: str) -> str:
     """Return a command that trains it where it was proposed: values without a projection are those of an RNN."""
-    projects = parsed(ATTENTION / f"{preset}.yaml")["project_values"]
+    projects = parsed(ATTENTION / f"{preset}.yaml").get("project_values", True)
     return f"python train.py attention={preset}" + (" model=transformer" if projects else "")
 
 
 def formulas(parts: dict[str, str]) -> str:
     """Return the formula of each part in turn, the last of which gives the context."""
     given = {part: latex_of()[part][option] for part, option in parts.items()}
+    if "score" not in given and "feature_map" not in given:
+        kept = given["decay"].partition(r", \quad g_t")[0] if "decay" in given else "f_t = 1"
+        return block(rf"{DELTA_CONTEXT}, \quad {kept}")
     if "feature_map" in given:
         context = [given["decay"], DECAYED_CONTEXT] if "decay" in given else [KERNEL_CONTEXT]
         return "\n\n".join(map(block, [given["feature_map"], *context]))

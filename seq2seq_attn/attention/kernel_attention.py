@@ -8,29 +8,22 @@ from functools import cached_property, partial
 from typing import Annotated, Any, Literal, final
 
 import torch
-from jaxtyping import Bool, Float, Int, Integer
-from torch import Tensor, nn
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
 from torch.nn import functional as F
 
 from seq2seq_attn.attention.causal_sums import CHUNK, causal_sums
 from seq2seq_attn.attention.decayed_sums import DecayedChunks, decay_of_pairs, decayed_sum
 from seq2seq_attn.attention.feature_map.feature_map import check_max_length
-from seq2seq_attn.attention.guide import Guide
 from seq2seq_attn.attention.head_sizes import head_sizes
-from seq2seq_attn.attention.history import History
-from seq2seq_attn.attention.key_mask import check_rows, key_mask
-from seq2seq_attn.attention.layer import AttentionLayer
-from seq2seq_attn.attention.packed_projection import MIN_PACKED_ROWS, PackedProjection, stack
-from seq2seq_attn.attention.state import Attended, AttentionMemory, by_sentence, flatten_hypotheses
+from seq2seq_attn.attention.key_mask import check_rows
+from seq2seq_attn.attention.linear_attention import LinearAttention, linear_projections
+from seq2seq_attn.attention.state import Attended, AttentionMemory
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.factory import build_part
-from seq2seq_attn.nn.dropout import Dropout
 from seq2seq_attn.nn.heads import check_heads, join_heads, split_heads
-from seq2seq_attn.nn.linear import Linear
 from seq2seq_attn.nn.masked import intersect_masks
-from seq2seq_attn.nn.named_tuple import with_fields
 from seq2seq_attn.nn.precision import at_least_float32
-from seq2seq_attn.nn.projections import query_key_projections
 
 MIN_DENOMINATOR = 1e4  # times the smallest normal number; positive features give greater ones
 
@@ -42,7 +35,8 @@ class KernelMemory(AttentionMemory):
 
     Attributes:
         keys: features, zeros where the mask of the sentence hides a key.
-        values: cut into heads, with a last column of ones, whose sum is the denominator.
+        values: cut into heads, with a last column of ones, whose sum is the denominator. (DeltaAttention keeps its
+            pseudo-values here, without such a column; those of hidden keys are 0, and their keys need not be.)
         mask: True where a key may be attended to, for each query; None: for all queries the same.
         before: sum of phi(k) v^T over the `num_before` positions before `keys`; None: there are none.
         log_decay: of each token, 0 where the mask of the sentence hides it; then `before` and all other sums are
@@ -116,7 +110,7 @@ class KernelMemory(AttentionMemory):
 
 
 @final
-class KernelAttention(AttentionLayer):
+class KernelAttention(LinearAttention):
     """Multi-head attention with weights phi(q) . phi(k) / sum, in O(n). Katharopoulos et al. 2020, eq. 4-6 and 8-12.
 
     The context is phi(q) S / phi(q) z, where S sums phi(k) v^T and z sums phi(k): over the source once, in causal
@@ -174,92 +168,20 @@ class KernelAttention(AttentionLayer):
         self.feature_map = build_part(feature_map, head_dim=head_dim, num_heads=self.num_heads, layer=layer)
         self.decay = None if decay is None else build_part(decay, key_dim=key_dim, num_heads=self.num_heads)
         self.backend = backend
-        widths = query_dim, query_dim
-        self.project_query, self.project_key = query_key_projections(query_dim, key_dim, *widths, bias=qkv_bias)
-        self.project_values = self.project_output = None
-        if project_values:
-            self.project_values = Linear(value_dim, query_dim, bias=qkv_bias)
-            self.project_output = nn.Sequential(
-                Linear(query_dim, query_dim, bias=qkv_bias), Dropout(projection_dropout)
-            )
+        self.project_query, self.project_key, self.project_values, self.project_output = linear_projections(
+            query_dim=query_dim,
+            key_dim=key_dim,
+            value_dim=value_dim,
+            project_values=project_values,
+            projection_dropout=projection_dropout,
+            qkv_bias=qkv_bias,
+        )
         self.relative = None if relative is None else relative(num_heads=self.num_heads, head_dim=head_dim)
         if self.relative is not None and not (self.relative.rotates and self.feature_map.inner_product):
             raise UserError(
                 f"position={self.relative.option} changes scores, which {type(self.feature_map).__name__} does not "
                 "have; use position=sinusoidal, learned or none, or position=rotary with attention=performer"
             )
-
-    @property
-    def reads_query(self) -> bool:
-        return True
-
-    def prepare(
-        self,
-        keys: Float[Tensor, "batch source key_dim"],
-        values: Float[Tensor, "batch source value_dim"] | None = None,
-        mask: Bool[Tensor, "batch source"] | Bool[Tensor, "batch target source"] | None = None,
-        start: int = 0,
-        *,
-        valid_length: Integer[Tensor, " batch"] | Integer[Tensor, "batch target"] | None = None,
-    ) -> KernelMemory:
-        """Compute all that depends on keys and values only, as `Attention.prepare`."""
-        mask = key_mask(mask, valid_length, keys, values)
-        values = keys if values is None else values
-        values = values if self.project_values is None else self.project_values(values)
-        return self._prepare(keys, self.project_key(keys), values, mask, start)
-
-    def forward(
-        self,
-        query: Float[Tensor, "batch target query_dim"],
-        memory: KernelMemory,
-        *,
-        start: int = 0,
-        causal: bool = False,
-        need_weights: bool = False,
-        history: History | None = None,
-        guide: Guide | None = None,
-    ) -> Attended:
-        """Return the context of each query, as `Attention.forward`.
-
-        Args:
-            need_weights: return the weights, too, by all pairs; None after a past, of which there is only the sum.
-        """
-        query, hypotheses = by_sentence(query, len(memory.values))
-        attended = self._attend(
-            self.project_query(query), memory, start, causal, need_weights, same_position=hypotheses
-        )
-        return flatten_hypotheses(attended) if hypotheses else attended
-
-    def attend_self(
-        self,
-        x: Float[Tensor, "batch length dim"],
-        mask: Bool[Tensor, "batch length"] | Bool[Tensor, "batch length length"] | None = None,
-        *,
-        past: KernelMemory | None = None,
-        packed: PackedProjection | None = None,
-        causal: bool = False,
-        need_weights: bool = False,
-        valid_length: Integer[Tensor, " batch"] | Integer[Tensor, "batch length"] | None = None,
-    ) -> Attended:
-        """Attend from a sequence to itself and to the `past` before it, as `Attention.attend_self`."""
-        mask = key_mask(mask, valid_length, x)
-        start = 0 if past is None else past.source
-        if packed is None and x.shape[:2].numel() >= MIN_PACKED_ROWS:
-            packed = self.packed()
-        if packed is None:
-            query, memory = self.project_query(x), self.prepare(x, mask=mask, start=start)
-        else:
-            query, keys, values = packed.project(x)
-            memory = self._prepare(x, keys, values, mask, start)
-        if past is not None:
-            memory = past.append(memory)
-        return with_fields(self._attend(query, memory, start, causal, need_weights), memory=memory)
-
-    def packed(self) -> PackedProjection | None:
-        """Return one matrix for queries, keys and values of one input; None where values are not projected."""
-        if self.project_values is None or self.backend == "dense":
-            return None
-        return stack((self.project_query, self.project_key, self.project_values))
 
     def _prepare(
         self,
@@ -270,8 +192,6 @@ class KernelAttention(AttentionLayer):
         start: int,
     ) -> KernelMemory:
         """Make a memory of projected keys and values, and of the decay of the tokens `x`."""
-        if mask is not None and mask.dim() == 3 and mask.shape[1] == 1:
-            mask = mask[:, 0]
         position = torch.arange(start, start + keys.shape[1], device=keys.device)
         check_max_length(self.feature_map, start + keys.shape[1])
         log_decay, factor = (None, None) if self.decay is None else self.decay(x)

@@ -23,6 +23,7 @@ class AttentionLayer(nn.Module, ABC):
         context_dim: width of the context.
         num_heads: number of heads of the weights.
         relative: the relative position encoding of self-attention; None: there is none.
+        sums_to_one: whether the weights of a row are a distribution over the keys.
         reads_history: whether the weights depend on those of the steps before.
     """
 
@@ -31,6 +32,10 @@ class AttentionLayer(nn.Module, ABC):
     context_dim: int
     num_heads: int
     relative: RelativeEncoding | None
+
+    @property
+    def sums_to_one(self) -> bool:
+        return True
 
     @property
     @abstractmethod

@@ -71,6 +71,9 @@ def measure(models: Models, pairs: Pairs, change: Change | None) -> Measured:
     model = models.members[0].to(models.device)
     layers = attention_layers(model)
     changed = [(slot, head) for slot, layer in layers.items() for head in (*range(layer.num_heads), None)]
+    if change is not None:
+        with intervened(model, [Intervention(change, slot, None) for slot in layers]):
+            pass  # which refuses a layer that cannot be changed, before anything is measured
     steps = len(pairs.sources) + len(changed) * (change is not None)
     with line_count(steps, shown=sys.stderr.isatty(), counted="passes") as advance:
         figures = mean_figures(models, model, pairs, advance)

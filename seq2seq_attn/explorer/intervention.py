@@ -5,7 +5,7 @@ Each is a context manager; the model is as before after it. Search and teacher f
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, final
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from seq2seq_attn.attention.attention import Attention
 from seq2seq_attn.attention.decay.decay import Decay
+from seq2seq_attn.attention.delta_attention import DeltaAttention
 from seq2seq_attn.attention.feature_map.feature_map import FeatureMap
 from seq2seq_attn.attention.kernel_attention import KernelAttention
 from seq2seq_attn.attention.layer import AttentionLayer
@@ -73,6 +74,10 @@ def intervened(model: EncoderDecoder, interventions: Sequence[Intervention]) -> 
                 stack.enter_context(changed_weights(layer, by_head))
             elif isinstance(layer, KernelAttention):
                 stack.enter_context(changed_features(layer, by_head))
+            elif isinstance(layer, DeltaAttention) and "uniform" not in by_head.values():
+                stack.enter_context(without_heads(layer, by_head))
+            elif isinstance(layer, DeltaAttention):
+                raise UserError(f"{slot} has a state in place of weights, which cannot be uniform; knock its heads out")
             else:
                 raise UserError(f"{slot} is a {type(layer).__name__}, whose heads the explorer cannot change")
         yield
@@ -125,6 +130,16 @@ def changed_features(layer: KernelAttention, by_head: Mapping[int, Change]) -> I
         yield
     finally:
         layer.feature_map, layer.decay = before, decay
+
+
+@contextmanager
+def without_heads(layer: DeltaAttention, heads: Iterable[int]) -> Iterator[None]:
+    """Set the contexts and weights of some heads to 0."""
+    before, layer.knocked_out_heads = layer.knocked_out_heads, sorted(heads)
+    try:
+        yield
+    finally:
+        layer.knocked_out_heads = before
 
 
 @final

@@ -25,7 +25,7 @@ from seq2seq_attn.alignment.head_summary import summaries
 from seq2seq_attn.alignment.page import slot_layout
 from seq2seq_attn.alignment.word_alignment import Extraction, word_of_each
 from seq2seq_attn.attention.attention import Attention
-from seq2seq_attn.attention.kernel_attention import KernelAttention
+from seq2seq_attn.attention.linear_attention import LinearAttention
 from seq2seq_attn.data.collate import collate_sources
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.explorer.describe import describe, slot_configs
@@ -397,7 +397,7 @@ class ExploredModel:
             calls: what was recorded, of each step or of the whole target.
         """
         layer, (_, rows, columns) = self.layers[slot], weights.shape
-        if isinstance(layer, KernelAttention):
+        if isinstance(layer, LinearAttention):
             if slot.startswith("self/"):
                 return torch.ones(1, rows, columns, dtype=torch.bool).tril()
             return visible.expand(1, rows, columns)

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from attention.delta_formulas import delta_weights
 from attention.feature_map_formulas import kernel_weights
 from attention.history_formulas import HISTORY_NORMALIZERS, HISTORY_SCORES, Past
 from attention.mix_formulas import CONTEXTS, GATES, MIXES
@@ -13,6 +14,8 @@ from attention.normalizer_formulas import weights_of
 from attention.pattern_formulas import SEES, SELECTS, factor
 from attention.score_formulas import LOOKS, SCORES, Pair, latents
 from torch import Tensor
+
+from seq2seq_attn.attention import DeltaAttention
 
 
 def attend(
@@ -64,6 +67,8 @@ def attend(
                 for s, share in shares.items():
                     weights[b, h, t, s] = share.detach()
                     context = context + share * value[s]
+                if isinstance(attention, DeltaAttention):  # Yang et al. 2024: RMSNorm of each head
+                    context = context / (context.square().mean() + 1e-5).sqrt() * attention.norm.weight
                 joined.append(CONTEXTS[mix](attention.mix, context) if mix in CONTEXTS else context)
             context = torch.cat(joined)
             contexts.append(context if gate is None else GATES[type(gate).__name__](gate, query[b, t], context, heads))
@@ -73,6 +78,8 @@ def attend(
 
 def weigh(attention: Any, pairs: list[Pair], past: Past, own: bool) -> dict[int, Tensor]:
     """Weight of each key that a query sees, by its position; `past` are those of the head's queries before."""
+    if isinstance(attention, DeltaAttention):
+        return delta_weights(attention, pairs)
     if hasattr(attention, "feature_map"):
         return kernel_weights(attention, pairs)
     score, pattern, normalizer = attention.score, attention.pattern, attention.normalizer

@@ -15,12 +15,8 @@ from seq2seq_attn.attention import attention as attention_module
 from seq2seq_attn.attention.build import no_relative
 
 HEADS, WIDTH = 8, 16
-KERNELS = {
-    "linear",
-    "performer",
-    "cosformer",
-    "gated_linear",
-}  # presets of KernelAttention: no scores, no dropout of weights
+KERNELS = {"linear", "performer", "cosformer", "gated_linear"}  # presets of KernelAttention
+LINEAR = KERNELS | {"delta", "gated_delta"}  # presets without scores: no dropout of weights
 
 
 def layer(preset: str, *overrides: str, **options: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 from attention.formulas import attend
-from attention.layers import KERNELS, WIDTH, self_layer
+from attention.layers import LINEAR, WIDTH, self_layer
 from configs import attention_of, attentions_at_once, options
 from torch import Tensor
 
@@ -60,7 +60,12 @@ LIGHT = {
     "softmax_one",
     "stick_breaking",
 }
-SIGNED = {"talking_heads", "differential"}  # presets whose weights may be negative, and have any sum
+SIGNED = {
+    "talking_heads",
+    "differential",
+    "delta",
+    "gated_delta",
+}  # presets whose weights may be negative, and have any sum
 FREE = {"relu", "sigmoid", "softmax_free"}  # presets whose weights are no shares of one sum
 TIED = {"luong_dot", "plain_scaled_dot"}  # presets that compare queries and keys as they are
 COMPRESSED = {"latent"}  # presets that compress keys and values by one matrix
@@ -264,7 +269,7 @@ def test_a_memory_can_be_reordered(preset: str) -> None:
     torch.testing.assert_close(attention(query[rows], selected).context, expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("preset", sorted(set(PRESETS) - KERNELS))
+@pytest.mark.parametrize("preset", sorted(set(PRESETS) - LINEAR))
 def test_weights_are_those_before_dropout(preset: str) -> None:
     attention, query, keys, values = cross(preset)
     memory = attention.prepare(keys, values, MASK)

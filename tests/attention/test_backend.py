@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from attention.layers import KERNELS, WIDTH, by_blocks, cross_layer, self_layer
+from attention.layers import LINEAR, WIDTH, by_blocks, cross_layer, self_layer
 from configs import CONF, attentions_at_once, model_of
 from torch import Tensor
 
@@ -65,7 +65,7 @@ def lines_of(preset: str, part: str, name: str) -> tuple[str, ...]:
 def distinct() -> list[tuple[str, str]]:
     """Return each layer once, by the first preset that gives it."""
     found: dict[tuple[str, ...], tuple[str, str]] = {}
-    for preset in sorted(set(PRESETS) - KERNELS):
+    for preset in sorted(set(PRESETS) - LINEAR):
         for other in ("normalizer=sink", "mix=talking_heads"):
             if (preset, other) != ("fixed_patterns", "mix=talking_heads"):  # refused
                 found.setdefault(lines_of(preset, *other.split("=")), (preset, other))
@@ -88,7 +88,7 @@ def test_fast_backends_see_a_part_that_is_not_the_presets(preset: str, other: st
         torch.testing.assert_close(auto[MASK], dense[MASK], rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("preset", sorted(set(PRESETS) - KERNELS))
+@pytest.mark.parametrize("preset", sorted(set(PRESETS) - LINEAR))
 def test_dense_calls_the_methods_of_the_score_in_training(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
     layer, cross = (make(preset).attention.train() for make in (self_layer, cross_layer))
     layer.backend = cross.backend = "dense"

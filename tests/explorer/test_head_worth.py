@@ -16,6 +16,7 @@ from tiny import SENTENCES, write_checkpoint
 from seq2seq_attn.alignment.forced_attention import attention_along
 from seq2seq_attn.alignment.head_summary import confidences, summaries
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.explorer import head_worth
 from seq2seq_attn.explorer import heads as script
 from seq2seq_attn.explorer.head_worth import FIGURES, Head, Measured, Pairs, measure, ratio, read_pairs
 from seq2seq_attn.explorer.heads_page import heads_page
@@ -62,6 +63,19 @@ def loss_of(models: Models, source: list[int], target: list[int]) -> float:
     logits = model.logits(model(source_ids, torch.ones_like(source_ids, dtype=torch.bool), read).hidden)
     written = torch.tensor([*target, tokenizer.eos_id])
     return -float(logits.double().log_softmax(-1)[0, torch.arange(len(written)), written].sum())
+
+
+def test_a_change_that_a_layer_does_not_take_is_refused_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ("model=transformer", "attention=delta", "attention@encoder_attention=multihead", *ONE_LAYER)
+    models = load_models([str(write_checkpoint(tmp_path / "model.ckpt", *options))], "cpu")
+    for pass_over_pairs in ("mean_figures", "token_losses"):
+        monkeypatch.delattr(head_worth, pass_over_pairs)
+    with pytest.raises(
+        UserError, match=r"^self/0 has a state in place of weights, which cannot be uniform; knock its "
+    ):
+        measure(models, Pairs([[5]], [[6]]), "uniform")
 
 
 @torch.inference_mode()

@@ -178,6 +178,26 @@ def test_every_kind_of_attention_is_changed_alike_at_each_step(preset: str, do: 
     np.testing.assert_allclose(weights, expected, atol=1e-6)
 
 
+def test_a_head_of_the_delta_rule_is_knocked_out_and_cannot_be_uniform(tmp_path: Path) -> None:
+    layers = ["model.encoder.num_layers=1", "model.decoder.num_layers=1"]
+    translator = translator_of(tmp_path, "model=transformer", "attention=gated_delta", "attention.num_heads=2", *layers)
+    explorer = Explorer([translator])
+    asked: dict[str, Any] = {"source": TEXT, "search": BEAM}
+    found = explorer.look(asked | {"interventions": [{"do": "knock_out", "slot": "self/0", "head": 1}]})
+    assert sum(found["target"]["token_log_probs"]) == pytest.approx(found["target"]["log_prob"], abs=1e-6)
+    weights = weights_of(slot_of(found, "self/0"))
+    assert (weights[1] == 0).all()
+    assert (weights[0] != 0).any()
+    for slot in ("encoder/0", "self/0"):
+        layer: Any = attention_layers(translator.engine.model)[slot]  # type: ignore[attr-defined]
+        with before_output_projection(layer, without(1, layer.context_dim // 2)):
+            expected = hidden_states(translator)
+        torch.testing.assert_close(intervened_states(translator, Intervention("knock_out", slot, 1)), expected)
+        assert not torch.allclose(expected, hidden_states(translator))
+    with pytest.raises(UserError, match=r"^self/0 has a state in place of weights, which .*; knock its heads out$"):
+        explorer.look(asked | {"interventions": [{"do": "uniform", "slot": "self/0", "head": None}]})
+
+
 @ALL
 def test_hidden_words_are_masked_as_padding_is(model: int, explorer: Explorer) -> None:
     found = explorer.look({"model": model, "source": TEXT, "search": BEAM, "hide": [1]})

@@ -309,6 +309,7 @@ def test_an_explorer_of_two_runs_of_one_kind_names_both(translators: list[Transl
         ("soft_cap", ["c tanh(score / c)", "(W q) . (U k) / sqrt(d_k)"]),
         ("entmax15", ["q . W k", "between softmax and sparsemax"]),
         ("linear", ["phi(x) = elu(x) + 1"]),
+        ("gated_delta", ["f_t = sigmoid(w . x_t + b)"]),
     ],
 )
 def test_a_description_holds_the_formula_of_each_component(preset: str, parts: list[str]) -> None:
@@ -316,6 +317,13 @@ def test_a_description_holds_the_formula_of_each_component(preset: str, parts: l
     for part in parts:
         assert part in found["formula"]
         assert any(part in text for text in found["parts"].values() if text is not None)
+
+
+def test_the_delta_rule_is_described_by_its_own_formula() -> None:
+    layer = build_attention("gated_delta", query_dim=16, key_dim=16, num_heads=1).attention
+    found = describe(layer, None, None)
+    assert found["formula"].startswith("Delta rule: S_t = f_t (I - b_t k_t k_t^T) S_(t-1) + b_t k_t v_t^T, c_t = ")
+    assert not found["sums_to_one"]
 
 
 def test_an_ensemble_is_refused(translators: list[Translator], tmp_path: Path) -> None:

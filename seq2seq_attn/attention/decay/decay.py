@@ -19,4 +19,7 @@ class Decay(nn.Module, ABC):
     def forward(
         self, keys: Float[Tensor, "batch source key_dim"]
     ) -> tuple[Float[Tensor, "batch heads source"], Float[Tensor, "batch heads source"] | None]:
-        """Return log f, at most 0, and the factor of the weight of each key, which is positive; None: 1."""
+        """Return log f, at most 0, and the factor of the weight of each key, which is positive; None: 1.
+
+        The delta rule reads log f alone: the strength with which a token writes takes the place of the factor.
+        """
