@@ -21,7 +21,7 @@ from seq2seq_attn.attention.delta_rule import delta_weights, pseudo_value_weight
 from seq2seq_attn.attention.head_sizes import head_sizes
 from seq2seq_attn.attention.kernel_attention import KernelMemory, decayed_sums_over_keys, sums_over_keys
 from seq2seq_attn.attention.key_mask import check_rows
-from seq2seq_attn.attention.linear_attention import LinearAttention, linear_projections
+from seq2seq_attn.attention.linear_attention import LinearAttention, check_one_mask, linear_projections
 from seq2seq_attn.attention.state import Attended, AttentionMemory
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.factory import build_part
@@ -104,7 +104,7 @@ class DeltaMemory(AttentionMemory):
 
     def branch(self, rows: Int[Tensor, " rows"]) -> DeltaMemory:
         """Return the sentences `rows` of a memory that will be appended to: their states alone."""
-        self._check_one_mask()
+        check_one_mask("DeltaAttention", self.mask)
         keys, values, strength = (x[:, :, :0].index_select(0, rows) for x in (self.keys, self.values, self.strength))
         log_decay = None if self.log_decay is None else self.log_decay[:, :, :0].index_select(0, rows)
         return DeltaMemory(
@@ -113,16 +113,8 @@ class DeltaMemory(AttentionMemory):
 
     def append(self, new: DeltaMemory) -> DeltaMemory:
         """Append keys and values, for causal self-attention; of those before them the state alone is kept."""
-        self._check_one_mask()
-        new._check_one_mask()
+        check_one_mask("DeltaAttention", self.mask, new.mask)
         return replace(new, before=self.total, num_before=self.source)
-
-    def _check_one_mask(self) -> None:
-        if self.mask is not None:
-            raise UserError(
-                "DeltaAttention keeps one state of the past, which cannot differ between queries; give a mask for the "
-                "sentence, (batch, source), and say by causal=True what a query may not see"
-            )
 
 
 @final

@@ -17,7 +17,7 @@ from seq2seq_attn.attention.decayed_sums import DecayedChunks, decay_of_pairs, d
 from seq2seq_attn.attention.feature_map.feature_map import check_max_length
 from seq2seq_attn.attention.head_sizes import head_sizes
 from seq2seq_attn.attention.key_mask import check_rows
-from seq2seq_attn.attention.linear_attention import LinearAttention, linear_projections
+from seq2seq_attn.attention.linear_attention import LinearAttention, check_one_mask, linear_projections
 from seq2seq_attn.attention.state import Attended, AttentionMemory
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.factory import build_part
@@ -90,23 +90,15 @@ class KernelMemory(AttentionMemory):
 
     def branch(self, rows: Int[Tensor, " rows"]) -> KernelMemory:
         """Return the sentences `rows` of a memory that will be appended to: their sums alone."""
-        self._check_one_mask()
+        check_one_mask("KernelAttention", self.mask)
         nothing = (self.keys[:, :, :0].index_select(0, rows), self.values[:, :, :0].index_select(0, rows))
         log_decay = None if self.log_decay is None else self.log_decay[:, :, :0].index_select(0, rows)
         return KernelMemory(*nothing, None, self.total.index_select(0, rows), self.source, log_decay)
 
     def append(self, new: KernelMemory) -> KernelMemory:
         """Append keys and values, for causal self-attention; of those before them the sum alone is kept."""
-        self._check_one_mask()
-        new._check_one_mask()
+        check_one_mask("KernelAttention", self.mask, new.mask)
         return KernelMemory(new.keys, new.values, None, self.total, self.source, new.log_decay)
-
-    def _check_one_mask(self) -> None:
-        if self.mask is not None:
-            raise UserError(
-                "KernelAttention keeps a sum of the past, which cannot differ between queries; give a mask for the "
-                "sentence, (batch, source), and say by causal=True what a query may not see"
-            )
 
 
 @final

@@ -14,6 +14,7 @@ from seq2seq_attn.attention.key_mask import key_mask
 from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.attention.packed_projection import MIN_PACKED_ROWS, PackedProjection, stack
 from seq2seq_attn.attention.state import Attended, AttentionMemory, by_sentence, flatten_hypotheses
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.dropout import Dropout
 from seq2seq_attn.nn.linear import Linear
 from seq2seq_attn.nn.named_tuple import with_fields
@@ -145,3 +146,16 @@ def linear_projections(
 def one_row(mask: Tensor | None) -> Tensor | None:
     """Return a mask that has one row for all queries as one for the sentence."""
     return mask[:, 0] if mask is not None and mask.dim() == 3 and mask.shape[1] == 1 else mask
+
+
+def check_one_mask(layer: str, *masks: Tensor | None) -> None:
+    """Check that no mask differs between queries; `layer` is the name of the class.
+
+    Raises:
+        UserError: if one does.
+    """
+    if any(mask is not None for mask in masks):
+        raise UserError(
+            f"{layer} keeps a sum of the past, which cannot differ between queries; give a mask for the sentence, "
+            "(batch, source), and say by causal=True what a query may not see"
+        )

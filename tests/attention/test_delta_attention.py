@@ -145,23 +145,6 @@ def test_there_are_no_weights_over_a_past_of_which_the_state_is_left() -> None:
         attention(x, later.memory, start=1, causal=True)
 
 
-def test_a_mask_for_each_query_is_refused_where_only_the_state_is_kept() -> None:
-    attention, x = layer("delta"), torch.randn(B, 3, D)
-    memory = attention.prepare(x, mask=torch.ones(B, 3, 3, dtype=torch.bool))
-    sentence = r"keeps one state of the past, .* give a mask for the sentence, \(batch, source\)"
-    for ask in (
-        lambda: memory.branch(torch.tensor([0])),
-        lambda: memory.append(attention.prepare(x)),
-        lambda: attention.prepare(x).append(memory),
-    ):
-        with pytest.raises(UserError, match=sentence):
-            ask()
-    same(
-        attention(x, attention.prepare(x, mask=MASK[:, None, :3])).context,  # one row for all queries
-        attention(x, attention.prepare(x, mask=MASK[:, :3])).context,
-    )
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("preset", LAYERS)
 def test_great_queries_and_keys_give_finite_contexts_and_gradients(preset: tuple[str, ...], dtype: torch.dtype) -> None:

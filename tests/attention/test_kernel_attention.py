@@ -103,8 +103,9 @@ def test_there_are_no_weights_over_a_past_of_which_the_sum_is_left() -> None:
         attention(x, later.memory, start=1, causal=True)
 
 
-def test_a_mask_for_each_query_is_refused_where_only_sums_are_kept() -> None:
-    attention, x = layer("linear"), torch.randn(B, 3, D)
+@pytest.mark.parametrize("preset", ["linear", "delta"])
+def test_a_mask_for_each_query_is_refused_where_only_sums_are_kept(preset: str) -> None:
+    attention, x = layer(preset), torch.randn(B, 3, D)
     of_queries = torch.ones(B, 3, 3, dtype=torch.bool)
     memory = attention.prepare(x, mask=of_queries)
     sentence = r"keeps a sum of the past, .* give a mask for the sentence, \(batch, source\)"
