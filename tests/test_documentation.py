@@ -82,6 +82,13 @@ def test_a_page_of_an_attention_has_what_it_promises(preset: str, monkeypatch: p
     assert f"attention={preset}" in text
 
 
+def test_the_page_of_the_delta_rule_has_its_decay_and_not_what_the_strength_replaces() -> None:
+    plain, gated = (attention_pages.formulas(parts) for parts in ({}, {"decay": "gate"}))
+    assert "f_t = 1\n" in plain
+    assert r"f_t = \sigma(w" in gated
+    assert "g_t" not in gated
+
+
 @pytest.mark.parametrize("preset", ["alternating", "coverage", "performer"])
 def test_the_worked_number_of_an_attention_is_a_table(preset: str) -> None:
     check_table(attention_pages.worked(preset))

@@ -63,6 +63,13 @@ def test_there_are_commands_to_try() -> None:
     assert {"train", "translate", "test", "dist"} <= set(targets)
 
 
+def test_the_number_of_attentions_is_that_of_the_presets() -> None:
+    presets = options("attention")
+    page = (ROOT / "docs/choosing_attention.md").read_text("utf-8")
+    assert f"takes one of {len(presets)} presets" in page
+    assert f"any of {len(presets) - 1} attention mechanisms" in README  # `none` is no attention
+
+
 def test_the_readme_is_short() -> None:
     assert len(README.splitlines()) <= 150
 

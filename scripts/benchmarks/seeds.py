@@ -79,7 +79,8 @@ TASK = (
 # Provilkov et al. 2020, arXiv:1910.13267; the longer, padded segmentations fill 2.3 times as many batches, which the
 # larger budget makes up for: as many sentences in an update as without
 DROPPED_MERGES = ("tokenizer.sampling_alpha=0.1", "batch_tokens=18432")
-PAPERS_HEADS = ("attention=multihead", "attention.num_heads=4", "cross_attention.num_heads=4")  # of Wu et al. 2021
+# As in Wu et al. 2021, arXiv:2105.14462
+FOUR_HEADS = ("attention=multihead", "attention.num_heads=4", "cross_attention.num_heads=4")
 ROUGE = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
 DISTINCT = {"distinct1": "distinct-1", "distinct2": "distinct-2"}
 PLANS = {
@@ -172,8 +173,8 @@ PLANS = {
             "fixed_in_encoder": (
                 *("attention=multihead", "attention.num_heads=8", "attention@encoder_attention=fixed_patterns"),
             ),
-            "multihead": PAPERS_HEADS,
-            "multihead_more_dropout": (*PAPERS_HEADS, "model.encoder.dropout=0.3", "model.decoder.dropout=0.3"),
+            "multihead": FOUR_HEADS,
+            "multihead_more_dropout": (*FOUR_HEADS, "model.encoder.dropout=0.3", "model.decoder.dropout=0.3"),
             "smaller_vocabulary": ("tokenizer.vocab_size=6000",),
             "r_drop": ("r_drop_alpha=5",),
             "bpe_dropout_longer": (*DROPPED_MERGES, "trainer.max_epochs=60", "trainer.max_steps=12000"),

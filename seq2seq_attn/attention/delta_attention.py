@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from seq2seq_attn.attention.causal_sums import CHUNK
 from seq2seq_attn.attention.decayed_sums import decay_within
-from seq2seq_attn.attention.delta_rule import delta_weights, pseudo_value_weights, write
+from seq2seq_attn.attention.delta_rule import delta_weights, pseudo_values, ut_transform
 from seq2seq_attn.attention.head_sizes import head_sizes
 from seq2seq_attn.attention.kernel_attention import KernelMemory, decayed_sums_over_keys, sums_over_keys
 from seq2seq_attn.attention.key_mask import check_rows
@@ -29,7 +29,7 @@ from seq2seq_attn.nn.heads import join_heads, split_heads
 from seq2seq_attn.nn.precision import at_least_float32
 from seq2seq_attn.nn.projections import glorot_projection
 
-LEAST_LENGTH = 1e-6  # by which queries and keys are divided
+MIN_NORM = 1e-6  # of queries and keys, by which they are divided
 
 
 @final
@@ -60,12 +60,12 @@ class DeltaMemory(AttentionMemory):
 
     @cached_property
     def written(self) -> KernelMemory:
-        """Keys and pseudo-values, whose decayed sum is the state."""
+        """Keys and pseudo-values, whose decayed sum is the state; what is hidden has the pseudo-value 0."""
         with torch.autocast(self.keys.device.type, enabled=False):
-            pseudo_values, state = write(
+            values, state = pseudo_values(
                 self.keys, self.values, self.strength, self.log_decay, self.before, chunk=CHUNK
             )
-        memory = KernelMemory(self.keys, pseudo_values, None, self.before, self.num_before, self.log_decay)
+        memory = KernelMemory(self.keys, values, None, self.before, self.num_before, self.log_decay)
         if state is not None:
             vars(memory)["total"] = state
         return memory
@@ -82,14 +82,14 @@ class DeltaMemory(AttentionMemory):
         return decay_within(self._seen(log_decay), causal=True)
 
     @cached_property
-    def of_pseudo_values(self) -> Float[Tensor, "batch heads queries source source"]:
+    def transform(self) -> Float[Tensor, "batch heads queries source source"]:
         """The weight of each value in each pseudo-value; for each query where each has a mask."""
-        return pseudo_value_weights(self.keys, self._seen(self.strength), self.decay)
+        return ut_transform(self.keys, self._seen(self.strength), self.decay)
 
-    def _seen(self, of_tokens: Float[Tensor, "batch heads source"]) -> Float[Tensor, "batch heads queries source"]:
+    def _seen(self, numbers: Float[Tensor, "batch heads source"]) -> Float[Tensor, "batch heads queries source"]:
         """Return a number of each token for each query, 0 where its mask hides the token."""
-        of_tokens = of_tokens.unsqueeze(2)
-        return of_tokens if self.mask is None else of_tokens.masked_fill(~self.mask.unsqueeze(1), 0.0)
+        numbers = numbers.unsqueeze(2)
+        return numbers if self.mask is None else numbers.masked_fill(~self.mask.unsqueeze(1), 0.0)
 
     def select(self, rows: Int[Tensor, " rows"]) -> DeltaMemory:
         """Return the sentences `rows`, in that order."""
@@ -123,8 +123,8 @@ class DeltaAttention(LinearAttention):
 
     q and k are the silu of a projection, L2-normalized. A token removes the share b_t of what the state holds for its
     key, and writes its own value with that share: b_t is the sigmoid of a projection, in each head. f_t is 1, or that
-    of a decay (Yang et al. 2025), whose factor of a token's own key b_t replaces. Time is O(n d^2), by chunks, and a
-    step costs the same at every position.
+    of a decay (Yang et al. 2025); b_t takes the place of the decay's factor of the token's own key. Time is O(n d^2),
+    by chunks, and a step costs the same at every position.
 
     The papers are causal; here a non-causal query reads the state after the last token. Deviations: queries, keys and
     values pass no convolution over neighbouring tokens, values no silu, and contexts no output gate; the gate of the
@@ -184,8 +184,7 @@ class DeltaAttention(LinearAttention):
         self.relative = None if relative is None else relative(num_heads=self.num_heads, head_dim=sizes.score_width)
         if self.relative is not None:
             raise UserError(
-                f"position={self.relative.option} changes scores, which DeltaAttention does not have; use "
-                "position=sinusoidal, learned or none"
+                f"the delta rule takes no position={self.relative.option}; use position=sinusoidal, learned or none"
             )
 
     @property
@@ -213,7 +212,7 @@ class DeltaAttention(LinearAttention):
 
     def _heads(self, projected: Float[Tensor, "batch length query_dim"]) -> Float[Tensor, "batch heads length width"]:
         """Cut projected queries or keys into heads, and L2-normalize their silu."""
-        return F.normalize(F.silu(split_heads(at_least_float32(projected), self.num_heads)), dim=-1, eps=LEAST_LENGTH)
+        return F.normalize(F.silu(split_heads(at_least_float32(projected), self.num_heads)), dim=-1, eps=MIN_NORM)
 
     def _attend(
         self,
@@ -268,4 +267,4 @@ def all_weights(
         last = torch.arange(start, start + (1 if same_position else rows), device=query.device).expand(rows)
     else:
         last = torch.full((rows,), memory.source, device=query.device)
-    return delta_weights(query, memory.keys, memory.of_pseudo_values, memory.decay, last)
+    return delta_weights(query, memory.keys, memory.transform, memory.decay, last)

@@ -35,8 +35,7 @@ class KernelMemory(AttentionMemory):
 
     Attributes:
         keys: features, zeros where the mask of the sentence hides a key.
-        values: cut into heads, with a last column of ones, whose sum is the denominator. (DeltaAttention keeps its
-            pseudo-values here, without such a column; those of hidden keys are 0, and their keys need not be.)
+        values: cut into heads, with a last column of ones, whose sum is the denominator.
         mask: True where a key may be attended to, for each query; None: for all queries the same.
         before: sum of phi(k) v^T over the `num_before` positions before `keys`; None: there are none.
         log_decay: of each token, 0 where the mask of the sentence hides it; then `before` and all other sums are

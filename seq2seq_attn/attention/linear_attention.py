@@ -1,4 +1,4 @@
-"""LinearAttention: what the attentions in O(n) share, whose memory of the past has one size."""
+"""LinearAttention: what the attentions in O(n) share, whose memory of the past has a fixed size."""
 
 from __future__ import annotations
 

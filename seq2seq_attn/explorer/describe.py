@@ -26,13 +26,13 @@ def describe(layer: AttentionLayer, config: dict[str, Any] | None, chosen: str |
     preset = None if config is None else closest_preset(config, chosen)
     modules = {part: getattr(layer, part, None) for part in PARTS}
     parts = {part: None if module is None else text_of(module) for part, module in modules.items()}
-    own = [] if modules["score"] is not None or modules["feature_map"] is not None else [first_line(layer)]
+    layer_formula = [] if modules["score"] is not None or modules["feature_map"] is not None else [first_line(layer)]
     names = {part: option_name(module) for part, module in modules.items() if module is not None}
     title = " × ".join(names.values()) if preset is None else title_of(preset)
     return {
         "preset": preset,
         "title": title or type(layer).__name__,
-        "formula": "\n".join([*own, *(line for line in parts.values() if line is not None)]),
+        "formula": "\n".join([*layer_formula, *(line for line in parts.values() if line is not None)]),
         # `additive: v . tanh(W q + U k)`: the option takes the place of the name
         "parts": {
             part: None if line is None else f"{names[part]}: {line.partition(': ')[2] or line}"

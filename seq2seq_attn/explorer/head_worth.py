@@ -15,7 +15,7 @@ from seq2seq_attn.alignment.forced_attention import attention_along
 from seq2seq_attn.alignment.head_summary import confidences, summaries
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.evaluation.pair_log_prob import encode_pairs, read_given, score_encoded
-from seq2seq_attn.explorer.intervention import Change, Intervention, attention_layers, intervened
+from seq2seq_attn.explorer.intervention import Change, Intervention, attention_layers, check_changes, intervened
 from seq2seq_attn.inference.lines import line_count
 from seq2seq_attn.inference.models import Models
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
@@ -72,8 +72,7 @@ def measure(models: Models, pairs: Pairs, change: Change | None) -> Measured:
     layers = attention_layers(model)
     changed = [(slot, head) for slot, layer in layers.items() for head in (*range(layer.num_heads), None)]
     if change is not None:
-        with intervened(model, [Intervention(change, slot, None) for slot in layers]):
-            pass  # which refuses a layer that cannot be changed, before anything is measured
+        check_changes(model, [Intervention(change, slot, None) for slot in layers])
     steps = len(pairs.sources) + len(changed) * (change is not None)
     with line_count(steps, shown=sys.stderr.isatty(), counted="passes") as advance:
         figures = mean_figures(models, model, pairs, advance)

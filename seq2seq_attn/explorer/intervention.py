@@ -74,13 +74,21 @@ def intervened(model: EncoderDecoder, interventions: Sequence[Intervention]) -> 
                 stack.enter_context(changed_weights(layer, by_head))
             elif isinstance(layer, KernelAttention):
                 stack.enter_context(changed_features(layer, by_head))
-            elif isinstance(layer, DeltaAttention) and "uniform" not in by_head.values():
-                stack.enter_context(without_heads(layer, by_head))
             elif isinstance(layer, DeltaAttention):
-                raise UserError(f"{slot} has a state in place of weights, which cannot be uniform; knock its heads out")
+                if "uniform" in by_head.values():
+                    raise UserError(
+                        f"the weights of {slot} come from the delta rule and cannot be made uniform; use knock_out"
+                    )
+                stack.enter_context(without_heads(layer, by_head))
             else:
                 raise UserError(f"{slot} is a {type(layer).__name__}, whose heads the explorer cannot change")
         yield
+
+
+def check_changes(model: EncoderDecoder, interventions: Sequence[Intervention]) -> None:
+    """Refuse what `intervened` would refuse, before anything is computed."""
+    with intervened(model, interventions):
+        pass
 
 
 @contextmanager

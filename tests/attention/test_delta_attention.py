@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 import torch
+from attention.formulas import attend
 from attention.layers import check_equal
 from configs import attention_of
 from torch import Tensor
 
 from seq2seq_attn.attention import DeltaAttention, build_attention, delta_attention, kernel_attention
 from seq2seq_attn.attention.decayed_sums import decay_within
-from seq2seq_attn.attention.delta_rule import delta_weights, pseudo_value_weights, write
+from seq2seq_attn.attention.delta_rule import delta_weights, pseudo_values, ut_transform
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.position.rotary import RotaryPosition
 
@@ -45,8 +46,8 @@ def test_a_value_is_replaced_and_not_added_to() -> None:
     keys = torch.tensor([[1.0, 0], [0, 1], [1, 0]])[None, None]
     values = torch.tensor([[3.0], [7], [5]])[None, None]
     for strength, expected in ((1.0, [5.0, 7.0]), (0.5, [0.75 + 2.5, 3.5])):
-        written = write(keys, values, torch.full((1, 1, 3), strength), None, None, chunk=2)
-        same((keys.mT @ written.pseudo_values).squeeze(), torch.tensor(expected))
+        written = pseudo_values(keys, values, torch.full((1, 1, 3), strength), None, None, chunk=2)
+        same((keys.mT @ written.values).squeeze(), torch.tensor(expected))
         assert written.state is not None
         same(written.state.squeeze(), torch.tensor(expected))
 
@@ -54,8 +55,8 @@ def test_a_value_is_replaced_and_not_added_to() -> None:
 def test_the_weights_of_one_key_halve_with_each_token_that_writes_half() -> None:
     ones = torch.ones(1, 1, 3, 1)
     decay = decay_within(torch.zeros(1, 1, 1, 3), causal=True)
-    of_pseudo_values = pseudo_value_weights(ones, torch.full((1, 1, 1, 3), 0.5), decay)
-    weights = delta_weights(ones[:, :, :1], ones, of_pseudo_values, decay, torch.tensor([2]))
+    transform = ut_transform(ones, torch.full((1, 1, 1, 3), 0.5), decay)
+    weights = delta_weights(ones[:, :, :1], ones, transform, decay, torch.tensor([2]))
     same(weights.squeeze(), torch.tensor([1 / 8, 1 / 4, 1 / 2]))
 
 
@@ -120,14 +121,46 @@ def test_queries_and_keys_may_be_at_any_positions(preset: tuple[str, ...]) -> No
             assert dense.weights.shape == (B, HEADS, rows, keys)
 
 
-def test_a_selected_memory_is_not_computed_again() -> None:
-    attention, x = layer("gated_delta"), torch.randn(B, N, D)
+@pytest.mark.parametrize("preset", LAYERS)
+def test_a_mask_for_each_query_is_kept_in_causal_attention(preset: tuple[str, ...]) -> None:
+    attention, x = layer(*preset), torch.randn(B, 7, D)
+    mask = torch.rand(B, 7, 7) > 0.4
+    expected, weights = attend(attention, x, x, x, mask, causal=True)
+    found = attention.attend_self(x, mask, causal=True, need_weights=True)
+    same(found.context, expected)
+    same(found.weights, weights)
+    selected = attention.prepare(x, mask=mask).select(torch.tensor([1, 0]))
+    same(attention(x[[1, 0]], selected, causal=True).context, expected[[1, 0]])
+    hypotheses = attention(x.reshape(-1, 1, D), attention.prepare(x, mask=mask), start=3, causal=True).context
+    at_three, _ = attend(attention, x, x, x, mask & (torch.arange(7) <= 3), causal=False)
+    same(hypotheses.reshape(B, 7, D), at_three)
+
+
+def test_a_selected_memory_has_the_states_of_its_sentences_and_is_not_computed_again() -> None:
+    attention, x, rows = layer("gated_delta"), torch.randn(B, N, D), torch.tensor([1, 1, 0])
     memory = attention.prepare(x, mask=MASK)
     state = memory.total
-    selected = memory.select(torch.tensor([1, 1, 0]))
+    selected = memory.select(rows)
     assert "written" in vars(selected)
-    same(selected.total, state[[1, 1, 0]])
-    same(selected.strength, memory.strength[[1, 1, 0]])
+    same(selected.total, state[rows])
+    after = memory.append(attention.prepare(x[:, :4]))
+    same(after.select(rows).total, after.total[rows])  # computed before the choice,
+    same(memory.append(attention.prepare(x[:, :4])).select(rows).total, after.total[rows])  # and after it
+
+
+def test_the_dense_backend_solves_no_chunk(monkeypatch: pytest.MonkeyPatch) -> None:
+    attention, x = layer("gated_delta"), torch.randn(B, N, D)
+    expected = attention.attend_self(x, causal=True).context
+    monkeypatch.delattr(delta_attention, "pseudo_values")
+    attention.backend = "dense"
+    same(attention.attend_self(x, causal=True).context, expected)
+
+
+def test_a_token_of_zeros_has_no_boundless_gradient() -> None:
+    """Its key has no direction; divided by the least norm of F.normalize, gradients would be of the order 1e12."""
+    attention, x = layer("delta"), torch.randn(B, N, D).index_fill(1, torch.tensor([3]), 0.0).requires_grad_()
+    (gradient,) = torch.autograd.grad(attention.attend_self(x, causal=True).context.square().sum(), x)
+    assert gradient[:, 3].abs().max() < 1e8
 
 
 def test_there_are_no_weights_over_a_past_of_which_the_state_is_left() -> None:
@@ -172,10 +205,13 @@ def test_states_are_float32_under_autocast_and_near_those_of_float64_over_a_long
     assert ((context - expected).abs().max() / expected.abs().max()) < 0.1
 
 
-def test_a_decay_is_chosen_by_name_and_a_position_encoding_of_scores_is_refused() -> None:
+def test_a_decay_is_chosen_by_name() -> None:
     attention = build_attention("delta", "decay=gate", "decay.initial_gate=0.5", dim=8).attention
     same(attention.decay.project.bias, torch.zeros(1))
+
+
+def test_positions_that_change_queries_and_keys_are_refused() -> None:
     with pytest.raises(
-        UserError, match=r"^position=rotary changes scores, which DeltaAttention does not have; use posi"
+        UserError, match=r"^the delta rule takes no position=rotary; use position=sinusoidal, learned or"
     ):
         layer("delta", relative=RotaryPosition(dim=D, base=100.0).relative)

@@ -117,7 +117,7 @@ def test_a_normalizer_without_such_probabilities_is_refused(option: str) -> None
             attention.check_guide(7)
 
 
-@pytest.mark.parametrize("preset", ["differential", "talking_heads", "local_p", "linear"])
+@pytest.mark.parametrize("preset", ["differential", "talking_heads", "local_p", "linear", "delta"])
 def test_an_attention_whose_weights_are_no_such_probabilities_is_refused(preset: str) -> None:
     with pytest.raises(UserError, match=r"guided_alignment"):
         layer(preset).check_guide(0)

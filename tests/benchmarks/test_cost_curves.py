@@ -43,6 +43,8 @@ def test_tables_inside_a_mixture_are_found() -> None:
         ("local", "patterns"),
         ("entmax15", "normalizers"),
         ("synthesizer_random_vanilla", "synthesizers"),
+        ("linear", "feature maps"),
+        ("gated_delta", "delta rule"),
     ],
 )
 def test_a_preset_belongs_to_the_part_in_which_it_differs(preset: str, family: str) -> None:

@@ -73,7 +73,7 @@ def test_a_change_that_a_layer_does_not_take_is_refused_before_anything_is_measu
     for pass_over_pairs in ("mean_figures", "token_losses"):
         monkeypatch.delattr(head_worth, pass_over_pairs)
     with pytest.raises(
-        UserError, match=r"^self/0 has a state in place of weights, which cannot be uniform; knock its "
+        UserError, match=r"^the weights of self/0 come from the delta rule and cannot be made uniform; use kno"
     ):
         measure(models, Pairs([[5]], [[6]]), "uniform")
 

@@ -194,7 +194,9 @@ def test_a_head_of_the_delta_rule_is_knocked_out_and_cannot_be_uniform(tmp_path:
             expected = hidden_states(translator)
         torch.testing.assert_close(intervened_states(translator, Intervention("knock_out", slot, 1)), expected)
         assert not torch.allclose(expected, hidden_states(translator))
-    with pytest.raises(UserError, match=r"^self/0 has a state in place of weights, which .*; knock its heads out$"):
+    with pytest.raises(
+        UserError, match=r"^the weights of self/0 come from the delta rule and cannot be made uniform; use kno"
+    ):
         explorer.look(asked | {"interventions": [{"do": "uniform", "slot": "self/0", "head": None}]})
 
 

@@ -324,6 +324,9 @@ def test_the_delta_rule_is_described_by_its_own_formula() -> None:
     found = describe(layer, None, None)
     assert found["formula"].startswith("Delta rule: S_t = f_t (I - b_t k_t k_t^T) S_(t-1) + b_t k_t v_t^T, c_t = ")
     assert not found["sums_to_one"]
+    linear = describe(build_attention("linear", query_dim=16, key_dim=16, num_heads=1).attention, None, None)
+    assert linear["formula"].startswith("Linear feature map: ")
+    assert linear["sums_to_one"]
 
 
 def test_an_ensemble_is_refused(translators: list[Translator], tmp_path: Path) -> None:

@@ -126,6 +126,7 @@ def test_a_tied_matrix_is_written_once(tmp_path: Path) -> None:
             r"cross_attention.pattern is LocalPattern, .* train with attention/pattern@cross_attention.pattern=full,",
         ),
         (("attention=linear",), "attention is a KernelAttention, .* multihead only; train with attention=multihead,"),
+        (("attention=delta",), "attention is a DeltaAttention, .* multihead only; train with attention=multihead,"),
         (("attention=local",), "attention.pattern is LocalPattern, .* full only; train with attention/pattern=full,"),
         (("attention=sparsemax", "attention/score=scaled_dot"), "attention.normalizer is SparsemaxNormalizer"),
         (("attention.project_values=false",), "attention.project_values=false is not known"),

@@ -377,6 +377,7 @@ REFUSED = [
     (["guided_alignment.links=x", "guided_alignment.head=2"], r"^guided_alignment.head=2 is no head of a layer with 1"),
     (["guided_alignment.links=x", "attention=top_k"], r"those of TopKNormalizer are not; use attention=multihead"),
     (["guided_alignment.links=x", "attention=linear"], r"^KernelAttention computes its context without weights"),
+    (["guided_alignment.links=x", "attention=delta"], r"^DeltaAttention computes its context without weights"),
 ]
 
 
