@@ -55,6 +55,7 @@ LENGTHS = [128, 256, 512, 1024, 2048, 4096, 8192]
 REFERENCE = "multihead"
 OUT_OF_MEMORY, TOO_SLOW = "out of memory", "too slow"
 FAMILIES = ("scores", "synthesizers", "normalizers", "patterns", "feature maps", "delta rule", "mixes and gates")
+FOR_LONG_SEQUENCES = {"patterns", "feature maps", "delta rule"}
 GIB, MIB = 2**30, 2**20
 MEASURED = (
     "Seconds and memory of one step of self-attention, forward and backward: {batch} × n positions of width {width}, "
@@ -350,11 +351,7 @@ def filled(paragraph: str) -> str:
 
 def is_of_long_sequences(families: dict[str, str]) -> bool:
     """Return whether only those families were measured that are made for long sequences, beside the reference."""
-    return {family for preset, family in families.items() if preset != REFERENCE} <= {
-        "patterns",
-        "feature maps",
-        "delta rule",
-    }
+    return {family for preset, family in families.items() if preset != REFERENCE} <= FOR_LONG_SEQUENCES
 
 
 def notes(figures: Figures, families: dict[str, str], refused: dict[str, str], rows: list[Row]) -> str:

@@ -128,8 +128,8 @@ class DeltaAttention(LinearAttention):
 
     The papers are causal; here a non-causal query reads the state after the last token. Deviations: queries, keys and
     values pass no convolution over neighbouring tokens, values no silu, and contexts no output gate; the gate of the
-    decay is not that of Mamba-2. Weights, on request, take all pairs, and a mask for each query takes all pairs of keys
-    for each. A row that sees no key gives zeros.
+    decay is not that of Mamba-2. Weights, on request, take all pairs of queries and keys; with a mask for each query,
+    every query takes all pairs of keys. A row that sees no key gives zeros.
 
     Attributes:
         knocked_out_heads: heads whose context is 0; the explorer sets them.
@@ -141,7 +141,7 @@ class DeltaAttention(LinearAttention):
         decay: a partial that takes the sizes its signature names; None: all tokens keep all.
 
     Raises:
-        UserError: for heads that do not divide a width, or a position encoding that needs scores.
+        UserError: for heads that do not divide a width, or a relative position encoding.
     """
 
     def __init__(
@@ -159,15 +159,7 @@ class DeltaAttention(LinearAttention):
         relative: Callable[..., Any] | None = None,
     ) -> None:
         super().__init__()
-        sizes = head_sizes(
-            query_dim=query_dim,
-            value_dim=value_dim,
-            project_values=True,
-            num_heads=num_heads,
-            num_kv_heads=None,
-            head_dim=None,
-            mix=None,
-        )
+        sizes = head_sizes(query_dim=query_dim, value_dim=value_dim, project_values=True, num_heads=num_heads)
         self.num_heads, self.context_dim, self.backend = sizes.num_heads, sizes.joined_width, backend
         self.knocked_out_heads: list[int] = []
         self.project_query, self.project_key, self.project_values, self.project_output = linear_projections(

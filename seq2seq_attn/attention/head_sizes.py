@@ -38,9 +38,9 @@ def head_sizes(
     value_dim: int,
     project_values: bool,
     num_heads: int | None,
-    num_kv_heads: int | None,
-    head_dim: int | None,
-    mix: partial[Any] | None,
+    num_kv_heads: int | None = None,
+    head_dim: int | None = None,
+    mix: partial[Any] | None = None,
 ) -> HeadSizes:
     """Return the sizes of heads; the arguments are those of `Attention`.
 

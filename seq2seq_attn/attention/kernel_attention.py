@@ -145,15 +145,7 @@ class KernelAttention(LinearAttention):
                 f"attention.projection_dropout={projection_dropout} needs a projection of the output, which this layer "
                 "does not have; set attention.project_values=true, or leave the option out"
             )
-        sizes = head_sizes(
-            query_dim=query_dim,
-            value_dim=value_dim,
-            project_values=project_values,
-            num_heads=num_heads,
-            num_kv_heads=None,
-            head_dim=None,
-            mix=None,
-        )
+        sizes = head_sizes(query_dim=query_dim, value_dim=value_dim, project_values=project_values, num_heads=num_heads)
         self.num_heads, self.context_dim, head_dim = sizes.num_heads, sizes.joined_width, sizes.score_width
         check_heads("query_dim", query_dim, self.num_heads)  # also where values that are not projected are cut
         self.feature_map = build_part(feature_map, head_dim=head_dim, num_heads=self.num_heads, layer=layer)
