@@ -156,10 +156,12 @@ def test_the_dense_backend_solves_no_chunk(monkeypatch: pytest.MonkeyPatch) -> N
     same(attention.attend_self(x, causal=True).context, expected)
 
 
-def test_a_token_of_zeros_has_no_boundless_gradient() -> None:
-    """Its key has no direction; divided by the least norm of F.normalize, gradients would be of the order 1e12."""
-    attention, x = layer("delta"), torch.randn(B, N, D).index_fill(1, torch.tensor([3]), 0.0).requires_grad_()
-    (gradient,) = torch.autograd.grad(attention.attend_self(x, causal=True).context.square().sum(), x)
+def test_a_token_near_zero_has_no_boundless_gradient() -> None:
+    """Its key has hardly a direction; divided by its own length, its gradient would be of the order 1e10."""
+    attention, x = layer("delta"), torch.randn(B, N, D)
+    x[:, 3] *= 1e-10
+    x.requires_grad_()
+    (gradient,) = torch.autograd.grad(attention.attend_self(x, causal=True).context.sin().sum(), x)
     assert gradient[:, 3].abs().max() < 1e8
 
 

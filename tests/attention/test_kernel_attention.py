@@ -120,6 +120,7 @@ def test_a_mask_for_each_query_is_refused_where_only_sums_are_kept(preset: str) 
         attention(x, attention.prepare(x, mask=MASK[:, None, :3])).context,  # one row for all queries
         attention(x, attention.prepare(x, mask=MASK[:, :3])).context,
     )
+    assert attention.prepare(x, mask=MASK[:, None, :3]).branch(torch.tensor([0])).source == 3
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
