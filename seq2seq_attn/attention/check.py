@@ -6,6 +6,7 @@ import math
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import product
 from typing import Any, final
 
 import torch
@@ -218,18 +219,25 @@ class Checked:
         differences = []
         for length in (LENGTH, LONG):
             inputs = [x.requires_grad_() for x in self.inputs(length)]
-            for asked in ({"causal": False}, {"causal": True}) if self.is_self else ({},):
-                expected = self.with_gradients(inputs, "dense", **asked)
+            padding = torch.arange(length) < torch.tensor([[length], [length // 2]])
+            for asked, mask in product(
+                ({"causal": False}, {"causal": True}) if self.is_self else ({},), (None, padding)
+            ):
+                expected = self.with_gradients(inputs, mask, "dense", **asked)
                 for way in faster_ways(getattr(self.layer.attention, "pattern", None)):
                     with way:
-                        found = self.with_gradients(inputs, self.layer.attention.backend, **asked)
+                        found = self.with_gradients(inputs, mask, self.layer.attention.backend, **asked)
                     differences += [difference(*both) for both in zip(found, expected, strict=True)]
         return largest(differences)
 
-    def with_gradients(self, inputs: list[Tensor], backend: str, **asked: Any) -> list[Tensor]:
-        """Return the context that a backend computes, and the gradients of the inputs that have one."""
+    def with_gradients(
+        self, inputs: list[Tensor], mask: Bool[Tensor, "batch source"] | None, backend: str, **asked: Any
+    ) -> list[Tensor]:
+        """Return the contexts of tokens that a backend computes, and the gradients of the inputs that have one."""
         with changed(self.layer.attention, backend=backend):
-            context = self.attend(inputs, None, **asked).context
+            context = self.attend(inputs, mask, **asked).context
+        if self.is_self and mask is not None:  # the contexts of padding are nobody's
+            context = context.masked_fill(~mask.unsqueeze(-1), 0.0)
         gradients = torch.autograd.grad(context.sin().sum(), inputs, allow_unused=True)
         return [context, *(x for x in gradients if x is not None)]
 

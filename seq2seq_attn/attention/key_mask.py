@@ -19,6 +19,8 @@ def key_mask(
 ) -> Bool[Tensor, "batch source"] | Bool[Tensor, "batch target source"] | None:
     """Return `mask`, or a mask that is True at the first `valid_length` keys of each sentence or query; None: all keys.
 
+    A mask with one row for all queries is returned as one for the sentence.
+
     Lengths are not checked, because reading them would make a GPU wait: 0 and below mean no key, the number of keys
     and above mean all.
 
@@ -35,7 +37,7 @@ def key_mask(
     if valid_length is None:
         if mask is not None:
             check_mask(mask, keys)
-        return mask
+        return one_row(mask)
     if mask is not None:
         raise UserError("attention takes a mask or valid_length, and got both; leave one of them out")
     if not isinstance(valid_length, Tensor) or valid_length.dtype not in INTEGERS:
@@ -48,7 +50,11 @@ def key_mask(
             f"valid_length has the shape {tuple(valid_length.shape)}, and the keys are of {len(keys)} sentences; give "
             "one length for each sentence, (batch,), or one for each of its queries, (batch, target)"
         )
-    return torch.arange(keys.shape[1], device=valid_length.device) < valid_length.unsqueeze(-1)
+    return one_row(torch.arange(keys.shape[1], device=valid_length.device) < valid_length.unsqueeze(-1))
+
+
+def one_row(mask: Tensor | None) -> Tensor | None:
+    return mask[:, 0] if mask is not None and mask.dim() == 3 and mask.shape[1] == 1 else mask
 
 
 def check_sequences(x: Float[Tensor, "batch length width"]) -> None:

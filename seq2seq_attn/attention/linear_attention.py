@@ -53,7 +53,7 @@ class LinearAttention(AttentionLayer):
         mask = key_mask(mask, valid_length, keys, values)
         values = keys if values is None else values
         values = values if self.project_values is None else self.project_values(values)
-        return self._prepare(keys, self.project_key(keys), values, one_row(mask), start)
+        return self._prepare(keys, self.project_key(keys), values, mask, start)
 
     def forward(
         self,
@@ -97,7 +97,7 @@ class LinearAttention(AttentionLayer):
             query, memory = self.project_query(x), self.prepare(x, mask=mask, start=start)
         else:
             query, keys, values = packed.project(x)
-            memory = self._prepare(x, keys, values, one_row(mask), start)
+            memory = self._prepare(x, keys, values, mask, start)
         if past is not None:
             memory = past.append(memory)
         return with_fields(self._attend(query, memory, start, causal, need_weights), memory=memory)
@@ -141,11 +141,6 @@ def linear_projections(
         return query, keys, None, None
     values = Linear(value_dim, query_dim, bias=qkv_bias)
     return query, keys, values, nn.Sequential(Linear(query_dim, query_dim, bias=qkv_bias), Dropout(projection_dropout))
-
-
-def one_row(mask: Tensor | None) -> Tensor | None:
-    """Return a mask that has one row for all queries as one for the sentence."""
-    return mask[:, 0] if mask is not None and mask.dim() == 3 and mask.shape[1] == 1 else mask
 
 
 def check_one_mask(layer: str, *masks: Tensor | None) -> None:

@@ -52,6 +52,12 @@ def test_a_low_alpha_is_near_softmax_and_is_never_below_1_01() -> None:
     assert (found > 0).all()
 
 
+def test_an_alpha_below_1_01_still_learns() -> None:
+    normalizer, scores = adaptive(-6.0), torch.randn(HEADS, ROWS, KEYS)
+    (gradient,) = torch.autograd.grad(normalizer(scores, None).weights.square().sum(), normalizer.logits)
+    assert (gradient.abs() > 1e-6).all()
+
+
 def test_heads_have_an_alpha_each() -> None:
     normalizer, scores = adaptive(0.0), 2 * torch.randn(1, 101, 31).expand(HEADS, -1, -1)
     normalizer.logits.data = torch.tensor([-3.0, 0.0, 3.0])

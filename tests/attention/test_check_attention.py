@@ -104,6 +104,24 @@ class Narrow(Pattern):
         return slice(max(0, position - 1), min(source, position + 2))
 
 
+class ListsHidden(Pattern):
+    """Selects the last key that a query may see; its list forgets the mask."""
+
+    selects, listed_from = True, 200
+
+    def select(self, query: Tensor, keys: Tensor, visible: Tensor | None, own: Tensor | None) -> Tensor:
+        key = torch.arange(keys.shape[2])
+        seen = torch.ones(1, 1, 1, len(key), dtype=torch.bool) if visible is None else visible
+        last = key.where(seen, -1).amax(-1, keepdim=True)
+        return (key == last).expand(*query.shape[:3], -1)
+
+    def list_selected(
+        self, query: Tensor, keys: Tensor, mask: Tensor | None, own: Tensor | None, *, causal: bool
+    ) -> Tensor:
+        last = own if own is not None and causal else torch.full(query.shape[2:3], keys.shape[2] - 1)
+        return last[:, None].expand(*query.shape[:3], 1)
+
+
 class Apart(ScaledDotScore):
     """Takes the positions for those of all pairs."""
 
@@ -134,7 +152,7 @@ class Closed(Gate):
 CLASSES = {
     "gate": {"closed": Closed, "sums": Sums},
     "normalizer": {"sees_all": SeesAll, "not_a_number": NotANumber, "idle": Idle},
-    "pattern": {"narrow": Narrow},
+    "pattern": {"narrow": Narrow, "lists_hidden": ListsHidden},
     "score": {
         "means_of_batch": MeansOfBatch,
         "broken": Broken,
@@ -177,6 +195,7 @@ def test_every_preset_keeps_all_laws(preset: str) -> None:
         ("normalizer=not_a_number", {BLIND}),
         ("score=means_of_batch", HIDDEN - {"a hidden key weighs exactly 0"} | {AHEAD, STEPS}),
         ("normalizer=idle", {GRADIENTS, STATE}),
+        ("pattern=lists_hidden", {GRADIENTS, FASTER}),  # a weight of 1 gives queries and keys none
     ],
 )
 def test_an_attention_that_breaks_laws_is_refused_by_their_names(part: str, laws: set[str], folder: Path) -> None:

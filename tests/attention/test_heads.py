@@ -306,3 +306,12 @@ def test_relative_values_of_another_width_than_the_keys_are_refused() -> None:
     sizes = {"query_dim": DIM, "key_dim": DIM, "value_dim": DIM}
     with pytest.raises(UserError, match=r"values of width 6 and keys of width 3; set position.values=false$"):
         attention_of("differential", "attention.num_heads=4", **sizes, relative=relative)
+
+
+def test_a_token_near_zero_has_no_boundless_gradient_by_its_cosines() -> None:
+    attention = attention_of("cosine", "attention.num_heads=2", query_dim=DIM, key_dim=DIM, value_dim=DIM).eval()
+    x = torch.randn(B, N, DIM)
+    x[:, 3] *= 1e-10
+    x.requires_grad_()
+    (gradient,) = torch.autograd.grad(attention.attend_self(x, causal=True).context.sin().sum(), x)
+    assert gradient[:, 3].abs().max() < 1e8

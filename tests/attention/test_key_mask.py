@@ -168,3 +168,18 @@ def test_masks_of_other_queries_are_not_joined() -> None:
         layer(SMALL[:, 4:], past=memory, valid_length=lengths)
     with pytest.raises(UserError, match="a memory with a mask and one without cannot be joined; give both"):
         layer(SMALL[:, 4:], past=memory)
+    earlier = layer(SMALL[:, :3], valid_length=torch.tensor([[1, 2, 3]] * B)).memory
+    with pytest.raises(UserError, match=r"shapes \(3, 3, 3\) and \(3, 3, 3\) cannot be joined; give both"):
+        layer(SMALL[:, 4:], past=earlier, valid_length=torch.tensor([[1, 2, 3]] * B))
+
+
+@pytest.mark.usefixtures("unchecked")
+def test_a_mask_with_one_row_is_one_for_the_sentence() -> None:
+    layer, lengths = build_attention("multihead", dim=6), torch.tensor([4, 3, 2])
+    first = layer(SMALL[:, :4], valid_length=lengths[:, None], need_weights=True)
+    expected = layer(SMALL[:, :4], valid_length=lengths, need_weights=True)
+    assert first.memory.mask.shape == (B, 4)
+    assert torch.equal(first.weights, expected.weights)
+    step = {"past": first.memory, "mask": torch.ones(B, 1, 1, dtype=torch.bool)}
+    later = {"past": expected.memory, "mask": torch.ones(B, 1, dtype=torch.bool)}
+    assert torch.equal(layer(SMALL[:, 4:5], **step).context, layer(SMALL[:, 4:5], **later).context)

@@ -30,8 +30,9 @@ class AdaptiveEntmaxNormalizer(Normalizer):
 
     @property
     def excess(self) -> Float[Tensor, " heads"]:
-        """alpha - 1 of each head, at least in float32."""
-        return at_least_float32(self.logits).sigmoid().clamp(min=LEAST)
+        """alpha - 1 of each head, at least in float32 and at least `LEAST`, from which alpha may still learn to rise."""
+        excess = at_least_float32(self.logits).sigmoid()
+        return excess + (LEAST - excess).clamp(min=0.0).detach()
 
     def forward(self, scores: Float[Tensor, "*rows keys"], allowed: Bool[Tensor, "*#rows keys"] | None) -> Normalized:
         weights = masked_alpha_entmax(at_least_float32(scores), allowed, self.excess[:, None, None])

@@ -12,6 +12,8 @@ from torch.nn import functional as F
 from seq2seq_attn.attention.score.projected import ProjectedScore
 from seq2seq_attn.nn.precision import at_least_float32
 
+MIN_NORM = 1e-6  # of queries and keys, by which they are divided
+
 
 @final
 class CosineScore(ProjectedScore):
@@ -49,4 +51,4 @@ class CosineScore(ProjectedScore):
 
 def unit_length(x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
     """Divide vectors by their length, in float32 at least, for half precision would take a short one for 0."""
-    return F.normalize(at_least_float32(x), dim=-1).to(x.dtype)
+    return F.normalize(at_least_float32(x), dim=-1, eps=MIN_NORM).to(x.dtype)

@@ -78,10 +78,10 @@ def forward_kernel(
     key_count = tl.load(tile + 3)
     i, value_numbers = tl.arange(0, ROWS), tl.arange(0, VALUE_WIDTH)
     rows, row_exists = row + spacing * i, i < count
-    query_start = query + sentence.to(tl.int64) * q_batch + head * q_head
+    query_start = query + sentence.to(tl.int64) * q_batch + head.to(tl.int64) * q_head
     q = vectors_at(query_start, rows, row_exists, q_position, q_width, width, WIDTH)
-    keys_start = keys + sentence.to(tl.int64) * k_batch + (head // members) * k_head
-    values_start = values + sentence.to(tl.int64) * v_batch + (head // members) * v_head
+    keys_start = keys + sentence.to(tl.int64) * k_batch + (head // members).to(tl.int64) * k_head
+    values_start = values + sentence.to(tl.int64) * v_batch + (head // members).to(tl.int64) * v_head
     largest = tl.full((ROWS,), float("-inf"), tl.float32)
     sum_of_weights = tl.zeros((ROWS,), tl.float32)
     sum_of_values = tl.zeros((ROWS, VALUE_WIDTH), tl.float32)
@@ -129,15 +129,15 @@ def backward_kernel(
     i, numbers, value_numbers = tl.arange(0, ROWS), tl.arange(0, WIDTH), tl.arange(0, VALUE_WIDTH)
     rows, row_exists = row + spacing * i, i < count
     row_numbers = row_exists[:, None] & (numbers < width)[None, :]
-    query_start = query + sentence.to(tl.int64) * q_batch + head * q_head
+    query_start = query + sentence.to(tl.int64) * q_batch + head.to(tl.int64) * q_head
     q = vectors_at(query_start, rows, row_exists, q_position, q_width, width, WIDTH)
     at = (sentence.to(tl.int64) * heads + head) * target + rows
     up = vectors_at(upstream, at, row_exists, value_width, 1, value_width, VALUE_WIDTH)
     row_log_sum_exp = tl.load(log_sum_exp + at, mask=row_exists, other=float("inf"))
     row_inner = tl.load(inner + at, mask=row_exists, other=0.0)
     key_head = sentence.to(tl.int64) * (heads // members) + head // members
-    keys_start = keys + sentence.to(tl.int64) * k_batch + (head // members) * k_head
-    values_start = values + sentence.to(tl.int64) * v_batch + (head // members) * v_head
+    keys_start = keys + sentence.to(tl.int64) * k_batch + (head // members).to(tl.int64) * k_head
+    values_start = values + sentence.to(tl.int64) * v_batch + (head // members).to(tl.int64) * v_head
     q_grad = tl.zeros((ROWS, WIDTH), tl.float32)
     for start in range(0, key_count, KEYS):
         j = start + tl.arange(0, KEYS)
