@@ -29,6 +29,7 @@ PUBLISHED_OPTIONS |= dict.fromkeys(
 )
 OF_CTRANSLATE2 = "seq2seq_attn.json"  # in a folder of `seq2seq-attn export ctranslate2`
 LARGEST = 2**24  # whole number among a model's options
+PREFIX = "model."  # of the weights of the model among all tensors of a checkpoint
 
 
 class Loaded(NamedTuple):
@@ -97,13 +98,13 @@ def load(path: str, trust: Trust = ()) -> Loaded:
 
 def rebuild(checkpoint: dict[str, Any], file: Path, trust: Trust = ()) -> Loaded:
     """Rebuild the model of a checkpoint that was read from a file."""
-    config, prefix = checkpoint["config"], "model."
+    config = checkpoint["config"]
     check_saved_config(config, file, trust)
-    weights = {k.removeprefix(prefix): v for k, v in checkpoint["state_dict"].items() if k.startswith(prefix)}
+    weights = {k.removeprefix(PREFIX): v for k, v in checkpoint["state_dict"].items() if k.startswith(PREFIX)}
     model = build_model(config["model"], weights, file, trust)
     tokenizer = read_tokenizer(checkpoint["tokenizer"], file)
-    sizes = (tokenizer.source_vocab_size, tokenizer.target_vocab_size)
-    if sizes != (model.embed_source.num_embeddings, model.embed_target.num_embeddings):
+    fits_source = tokenizer.source_vocab_size == model.embed_source.num_embeddings or not model.reads_source
+    if not fits_source or tokenizer.target_vocab_size != model.embed_target.num_embeddings:
         raise UserError(f"{file} holds a tokenizer of another vocabulary than its model; use an intact file")
     return Loaded(model.eval(), tokenizer, config)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 
 from seq2seq_attn.checkpoint.admitted import Trust
-from seq2seq_attn.checkpoint.load import Loaded, corpus_of, find_checkpoint, read_checkpoint, rebuild
+from seq2seq_attn.checkpoint.load import PREFIX, Loaded, corpus_of, find_checkpoint, read_checkpoint, rebuild
 from seq2seq_attn.checkpoint.same_text import check_cleaning, check_directions, direction_of
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
@@ -19,9 +20,10 @@ from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 
 class Models(NamedTuple):
-    """One model or an ensemble, with the configuration of the first.
+    """One model or an ensemble.
 
     Attributes:
+        configs: of each model.
         device: where it is to run.
         corpus: fingerprint of the corpus that the first was trained on; None: its file does not say.
     """
@@ -29,9 +31,14 @@ class Models(NamedTuple):
     files: list[Path]
     model: EncoderDecoder | Ensemble
     tokenizer: SentencePieceTokenizer
-    config: dict[str, Any]
+    configs: list[dict[str, Any]]
     device: torch.device
     corpus: str | None = None
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The configuration of the first model."""
+        return self.configs[0]
 
     @property
     def members(self) -> list[EncoderDecoder]:
@@ -66,8 +73,38 @@ def load_models(paths: Sequence[str], device: str, trust: Trust = ()) -> Models:
         check_cleaning(files[0], first.config, file, other.config, "an ensemble")
     directions = [direction_of(str(file), one.config) for file, one in zip(files, loaded, strict=True)]
     check_directions(directions, "an ensemble needs one direction")
+    return join(files, loaded, chosen, corpora[0])
+
+
+def join(files: list[Path], loaded: Sequence[Loaded], device: torch.device, corpus: str | None) -> Models:
+    """Return models that fit each other as one."""
+    first = loaded[0]
     model = first.model if len(loaded) == 1 else Ensemble([member.model for member in loaded]).eval()
-    return Models(files, model, first.tokenizer, first.config, chosen, corpora[0])
+    return Models(files, model, first.tokenizer, [member.config for member in loaded], device, corpus)
+
+
+def pack(models: Models) -> bytes:
+    """Return models as bytes from which another process builds them on its CPU."""
+    tokenizer = models.tokenizer.get_state()
+    checkpoints = [
+        {
+            "config": config,
+            "tokenizer": tokenizer,
+            "state_dict": {f"{PREFIX}{name}": weight for name, weight in member.state_dict().items()},
+        }
+        for member, config in zip(models.members, models.configs, strict=True)
+    ]
+    stream = io.BytesIO()
+    torch.save({"files": list(map(str, models.files)), "checkpoints": checkpoints, "corpus": models.corpus}, stream)
+    return stream.getvalue()
+
+
+def unpack(packed: bytes, trust: Trust = ()) -> Models:
+    """Return the models that `pack` was given."""
+    content = torch.load(io.BytesIO(packed), weights_only=True)
+    files = list(map(Path, content["files"]))
+    loaded = [rebuild(one, file, trust) for one, file in zip(content["checkpoints"], files, strict=True)]
+    return join(files, loaded, torch.device("cpu"), content["corpus"])
 
 
 def load_member(file: Path, trust: Trust) -> tuple[Loaded, str | None]:

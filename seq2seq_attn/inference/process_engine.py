@@ -12,7 +12,7 @@ from seq2seq_attn.alignment.forced_attention import SlotMap
 from seq2seq_attn.checkpoint.admitted import Trust
 from seq2seq_attn.distributed.workers import Workers
 from seq2seq_attn.inference.engine import Engine, SearchBatch, TorchEngine
-from seq2seq_attn.inference.models import load_models
+from seq2seq_attn.inference.models import unpack
 from seq2seq_attn.process import keep_freed_memory
 from seq2seq_attn.search.search import Hypothesis, Search
 
@@ -28,22 +28,18 @@ class ProcessEngine(Engine):
 
     Args:
         engine: the model in this process, which translates single batches and gives the attention.
-        paths, trust: as of `load_models`.
+        models: from `pack`, since the files of a run that still trains are replaced.
+        trust: as of `load_models`.
         precision: as of `TorchEngine`.
     """
 
     def __init__(
-        self,
-        engine: TorchEngine,
-        paths: Sequence[str],
-        trust: Trust,
-        num_processes: int,
-        precision: str | int | None = None,
+        self, engine: TorchEngine, models: bytes, trust: Trust, num_processes: int, precision: str | int | None = None
     ) -> None:
         self.engine, self.num_processes = engine, num_processes
         self.max_length, self.reads_source = engine.max_length, engine.reads_source
         num_threads = max(1, torch.get_num_threads() // num_processes)
-        self._start = partial(load_engine, list(paths), trust, num_threads, precision)
+        self._start = partial(load_engine, models, trust, num_threads, precision)
         self._workers: Workers | None = None
 
     def __call__(
@@ -77,11 +73,11 @@ class ProcessEngine(Engine):
         return self.engine.attention(sources, targets)
 
 
-def load_engine(paths: list[str], trust: Trust, num_threads: int, precision: str | int | None) -> None:
-    """Load the model in a worker process."""
+def load_engine(packed: bytes, trust: Trust, num_threads: int, precision: str | int | None) -> None:
+    """Build the model in a worker process."""
     torch.set_num_threads(num_threads)
     keep_freed_memory()
-    models = load_models(paths, "cpu", trust)
+    models = unpack(packed, trust)
     OWN[:] = [TorchEngine(models.model, models.tokenizer, models.device, precision)]
 
 

@@ -74,6 +74,7 @@ def translate(config: DictConfig) -> None:
     if any(options[name] for name in ("alignments", "placeholders", "maps")):
         maps = translator.attention("a", "a")  # refuses what has no weights before the first line
         if options["alignments"] or options["placeholders"]:
+            translator.tokenizer.check_words()
             chosen_weights(maps, *heads)
         if options["maps"] and not maps:
             raise UserError("this model's attention has no weights to draw; leave out maps")

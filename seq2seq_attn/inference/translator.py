@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from html import escape
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard, TypeVar, final
 
@@ -25,7 +26,7 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.choose_search import WantedSearch, choose_search
 from seq2seq_attn.inference.ctranslate2_engine import CTranslate2Engine
 from seq2seq_attn.inference.engine import Engine, SearchBatch, TorchEngine
-from seq2seq_attn.inference.models import choose_device, load_models
+from seq2seq_attn.inference.models import choose_device, load_models, pack
 from seq2seq_attn.inference.process_engine import ProcessEngine
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.search.search import Hypothesis
@@ -138,6 +139,8 @@ class Translator:
             trust: packages of your own whose classes the checkpoints may name, such as `["own_attention"]`.
         """
         paths = [str(path)] if isinstance(path, str | Path) else [str(one) for one in path]
+        if num_processes < 1:
+            raise UserError(f"num_processes={num_processes} leaves nothing to translate with; use 1 or more")
         if num_processes > 1 and (engine != "torch" or choose_device(device).type != "cpu"):
             raise UserError(
                 f"num_processes={num_processes} is for engine=torch on a CPU; leave it out, or give device=cpu"
@@ -163,8 +166,9 @@ class Translator:
                 f"{models.files[0]} is pre-trained to restore text, and has not learned to translate; fine-tune it "
                 "with train.py init_from.run="
             )
+        packed = pack(models) if num_processes > 1 else b""  # before the engine converts the weights
         ours = TorchEngine(models.model.to(models.device), models.tokenizer, models.device, precision)
-        several = ours if num_processes == 1 else ProcessEngine(ours, paths, trust, num_processes, precision)
+        several = ours if num_processes == 1 else ProcessEngine(ours, packed, trust, num_processes, precision)
         return cls(several, models.tokenizer, models.config)
 
     @cached_property
@@ -255,7 +259,8 @@ class Translator:
         """Return the log-probability of each token of given translations.
 
         A `Translation` of this model's tokenizer is scored by its own tokens, and a text by those that the tokenizer
-        gives it. For a language model the texts are empty.
+        gives it. A language model gives the log-probability of the translations alone: the texts are empty, or those
+        that it continued, whose translations begin with them.
 
         Args:
             batch_sentences, batch_tokens, max_source_tokens: as in `translate`.
@@ -266,6 +271,14 @@ class Translator:
         translations = list_of_texts(translations, "the translations", (str, Translation))
         if len(texts) != len(translations):
             raise UserError(f"there are {len(texts)} texts and {len(translations)} translations; give one for each")
+        if not self.engine.reads_source:
+            for number, (text, one) in enumerate(zip(texts, translations, strict=True)):
+                if text and isinstance(one, str):
+                    raise UserError(
+                        f"text {number}, from 0, is not read by a language model, which scores its translation alone; "
+                        "give an empty text, and as the translation all that is scored"
+                    )
+            texts = [""] * len(texts)
         notes: list[list[str]] = [[] for _ in texts]
         target_notes: list[list[str]] = [[] for _ in texts]
         sources = self._encode(self.tokenizer.encode_source, texts, max_source_tokens, notes)
@@ -285,9 +298,9 @@ class Translator:
         return [Scored(*one) for one in zip(tokens, log_probs, notes, strict=True)]
 
     def _encode_translations(
-        self, translations: Sequence[str | Translation], most_tokens: int, notes: Sequence[list[str]]
+        self, translations: Sequence[str | Translation], most_tokens: int | None, notes: Sequence[list[str]]
     ) -> list[list[int]]:
-        """Return the token ids of translations: their own, or those of their texts."""
+        """Return the token ids of translations: their own, or those of their texts; see `_encode`."""
         texts = [one if isinstance(one, str) else "" if self._has_tokens_of(one) else one.text for one in translations]
         rows = self._encode(self.tokenizer.encode_target, texts, most_tokens, notes)
         pairs = zip(translations, rows, strict=True)
@@ -310,11 +323,12 @@ class Translator:
     ) -> Iterator[tuple[int, list[SlotMap]]]:
         """Yield the number of each text, the shortest first, and the maps of its translation.
 
-        The weights of a batch of at most `ATTENTION_TOKENS` are in memory at once.
+        The weights of a batch of at most `ATTENTION_TOKENS` are in memory at once. Translations are cut by the most
+        that the model reads alone.
         """
         unread: list[list[str]] = [[] for _ in texts]
         sources = self._encode(self.tokenizer.encode_source, texts, max_source_tokens, unread)
-        return self._attention(sources, self._encode_translations(translations, max_source_tokens, unread))
+        return self._attention(sources, self._encode_translations(translations, None, unread))
 
     def words(self, translation: Translation) -> list[str]:
         """Return the words of a translation that its links count; one with an unknown token may have blanks in it."""
@@ -378,19 +392,27 @@ class Translator:
         self,
         encode: Callable[[list[str]], list[list[int]]],
         texts: Sequence[str],
-        most_tokens: int,
+        most_tokens: int | None,
         notes: Sequence[list[str]],
     ) -> list[list[int]]:
-        """Return the token ids of cleaned texts, cut to what the model reads; changes are noted."""
-        if most_tokens < 1:
+        """Return the token ids of cleaned texts, cut to what the model reads; changes are noted.
+
+        Args:
+            most_tokens: of a text; None: no other limit.
+        """
+        if most_tokens is not None and most_tokens < 1:
             raise UserError(f"max_source_tokens={most_tokens} leaves nothing; use 512")
         return self._cut(encode(self.clean(texts, notes)), most_tokens, notes)
 
-    def _cut(self, rows: list[list[int]], most_tokens: int, notes: Sequence[list[str]]) -> list[list[int]]:
+    def _cut(self, rows: list[list[int]], most_tokens: int | None, notes: Sequence[list[str]]) -> list[list[int]]:
         """Cut rows of token ids to what the model reads; what is cut is noted."""
         longest = self.engine.max_length
-        most = most_tokens if longest is None else min(most_tokens, longest - 1)
-        why = "max_source_tokens allows" if most == most_tokens else "the model has positions for"
+        limits = [] if most_tokens is None else [(most_tokens, "max_source_tokens allows")]
+        if longest is not None:
+            limits.append((longest - 1, "the model has positions for"))
+        if not limits:
+            return rows
+        most, why = min(limits, key=itemgetter(0))
         for tokens, text_notes in zip(rows, notes, strict=True):
             if len(tokens) > most:
                 text_notes.append(f"cut from {len(tokens)} to {most} tokens, the most that {why}")

@@ -47,12 +47,15 @@ class Ensemble(nn.Module, DecodingModel):
 
     def __init__(self, members: Sequence[EncoderDecoder]) -> None:
         super().__init__()
-        sizes = {(m.embed_source.num_embeddings, m.embed_target.num_embeddings) for m in members}
-        if len(sizes) != 1:
-            raise UserError(
-                f"an ensemble needs one vocabulary, but its {len(members)} models have {len(sizes)} different sizes "
-                f"{sorted(sizes)}; use models that were trained with the same tokenizer"
-            )
+        for language, sizes in (
+            ("source", {m.embed_source.num_embeddings for m in members if m.reads_source}),
+            ("target", {m.embed_target.num_embeddings for m in members}),
+        ):
+            if len(sizes) > 1:
+                raise UserError(
+                    f"an ensemble needs one vocabulary, but its {len(members)} models have {language} vocabularies of "
+                    f"{sorted(sizes)} tokens; use models that were trained with the same tokenizer"
+                )
         self.members = nn.ModuleList(members)
 
     @property

@@ -41,8 +41,9 @@ class SinusoidalPosition(PositionEncoding):
         if len(table) < stop or table.dtype != like.dtype or table.device != like.device:
             length = 1 << (max(len(table), stop) - 1).bit_length()
             with torch.inference_mode(False):  # a table made in validation must be usable in training
-                self.table = sinusoids(length, self.dim, self.base).to(like.device, like.dtype)
-        return self.table[start:stop]
+                table = sinusoids(length, self.dim, self.base).to(like.device, like.dtype)
+            self.table = table
+        return table[start:stop]
 
 
 def sinusoids(length: int, dim: int, base: float) -> Float[Tensor, "length dim"]:

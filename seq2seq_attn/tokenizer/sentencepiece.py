@@ -25,6 +25,7 @@ from seq2seq_attn.tokenizer.sentencepiece_model import (
     SPECIALS,
     TrainerOptions,
     lack_for_sampling,
+    lack_of_words,
     load_model,
     read_model,
     sentinels,
@@ -232,6 +233,19 @@ class SentencePieceTokenizer:
         self._source, self._target = models[0], models[-1]
         self.check_sampling()
         self._set_models(models[0], models[-1])
+
+    def check_words(self) -> None:
+        """Refuse models whose tokens do not show which word each is of.
+
+        Raises:
+            UserError: if words cannot be linked for that reason.
+        """
+        for model in (self.source_model, self.target_model):
+            if lack := lack_of_words(model.serialized_model_proto()):
+                raise UserError(
+                    f"words cannot be linked with a tokenizer whose model {lack}; leave out alignments and "
+                    "placeholders, or train with another tokenizer"
+                )
 
     def check_sampling(self) -> None:
         """Refuse to sample from given or kept models whose segmentations would not be drawn.

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import count, islice
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import sentencepiece
 
@@ -145,15 +145,28 @@ def read_model(file: Path) -> tuple[bytes, str]:
     return model.SerializeToString(), type(spec).ModelType.Name(spec.model_type).lower()
 
 
-def lack_for_sampling(content: bytes) -> str | None:
-    """Return why segmentations of a model are not those of single words, as SegmentationSampler draws them, or None."""
+def proto_of(content: bytes) -> Any:
+    """Return the fields of a model."""
     from sentencepiece import sentencepiece_model_pb2
 
-    model = sentencepiece_model_pb2.ModelProto.FromString(content)  # type: ignore[attr-defined]
+    return sentencepiece_model_pb2.ModelProto.FromString(content)  # type: ignore[attr-defined]
+
+
+def lack_of_words(content: bytes) -> str | None:
+    """Return why the tokens of a model do not show which word each is of, or None."""
+    spec = proto_of(content).trainer_spec
+    if spec.treat_whitespace_as_suffix:
+        return "puts the mark of a blank after a word"
+    return None if spec.split_by_whitespace else "has tokens that span blanks"
+
+
+def lack_for_sampling(content: bytes) -> str | None:
+    """Return why segmentations of a model are not those of single words, as SegmentationSampler draws them, or None."""
+    model = proto_of(content)
     if not model.normalizer_spec.add_dummy_prefix or model.trainer_spec.treat_whitespace_as_suffix:
         return "puts no mark before the first word"
-    if not model.trainer_spec.split_by_whitespace:
-        return "has tokens that span blanks"
+    if lack := lack_of_words(content):
+        return lack
     is_bpe = model.trainer_spec.model_type == model.trainer_spec.BPE  # whose merges are drawn here
     if is_bpe and model.trainer_spec.byte_fallback:
         return "writes unknown characters as bytes"

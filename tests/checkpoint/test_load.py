@@ -15,6 +15,7 @@ from checkpoint.test_checkpoint_io import Hostile
 from configs import CONF, composed
 from omegaconf import OmegaConf
 from small_checkpoint import small_tokenizer, write_checkpoint
+from tiny import write_checkpoint as write_larger
 from torch import nn
 
 from seq2seq_attn.checkpoint.admitted import check_targets, is_class_of
@@ -281,6 +282,20 @@ def test_a_tokenizer_of_another_vocabulary_is_refused(tmp_path: Path) -> None:
         load(str(tmp_path / "a.ckpt"))
 
 
+def test_a_language_model_needs_no_vocabulary_of_the_source(tmp_path: Path) -> None:
+    checkpoint = read_checkpoint(write_larger(tmp_path / "a.ckpt", "model=lm"))
+    other = small_tokenizer(["abc"]).get_state()["source_model"]
+    checkpoint["tokenizer"] |= {"joint": False, "source_model": other}
+    torch.save(checkpoint, tmp_path / "a.ckpt")
+    loaded = load(str(tmp_path / "a.ckpt"))
+    assert loaded.tokenizer.source_vocab_size < loaded.tokenizer.target_vocab_size
+    assert loaded.model.embed_target.num_embeddings == loaded.tokenizer.target_vocab_size
+    checkpoint["tokenizer"] |= {"target_model": other}
+    torch.save(checkpoint, tmp_path / "a.ckpt")
+    with pytest.raises(UserError, match=r"a.ckpt holds a tokenizer of another vocabulary than its model; use an"):
+        load(str(tmp_path / "a.ckpt"))
+
+
 @pytest.mark.parametrize("key", ["config", "tokenizer", "state_dict", "weight", "name"])
 def test_a_checkpoint_with_something_else_in_a_key_is_no_checkpoint(key: str, tmp_path: Path) -> None:
     checkpoint = write_checkpoint(tmp_path / "a.ckpt")
@@ -312,6 +327,29 @@ def test_options_of_a_model_that_its_weights_cannot_be_are_refused_at_once(
     changed(tmp_path / "a.ckpt", option, value)
     begin = time.monotonic()
     with pytest.raises(UserError, match=r"a.ckpt (has options for another model than its weights: \w+ is over|holds)"):
+        load(str(tmp_path / "a.ckpt"))
+    assert time.monotonic() - begin < 5.0
+
+
+@pytest.mark.parametrize(
+    ("overrides", "part", "option"),
+    [
+        (["attention=performer"], ("self_attention", "feature_map"), "num_features"),
+        (["position=t5"], ("position",), "max_distance"),
+    ],
+)
+def test_options_that_no_weight_bounds_take_no_time_before_the_weights_are_compared(
+    overrides: list[str], part: tuple[str, ...], option: str, tmp_path: Path
+) -> None:
+    checkpoint = write_checkpoint(tmp_path / "a.ckpt", "model=transformer", *overrides)
+    node = checkpoint["config"]["model"]["encoder"]
+    for key in part:
+        node = node[key]
+    assert option in node
+    node[option] = 2**24
+    torch.save(checkpoint, tmp_path / "a.ckpt")
+    begin = time.monotonic()
+    with pytest.raises(UserError, match=r"a.ckpt holds (weights that do not fit its options|options from which no)"):
         load(str(tmp_path / "a.ckpt"))
     assert time.monotonic() - begin < 5.0
 

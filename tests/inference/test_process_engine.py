@@ -92,6 +92,22 @@ def test_processes_compute_in_the_precision_of_one(file: Path, in_process: list[
     assert found == Translator.load(file, device="cpu", precision="bf16-true").translate(SENTENCES[:8], **options)
 
 
+def test_processes_have_the_models_of_this_one_when_their_files_change(
+    tmp_path: Path, in_process: list[InProcess]
+) -> None:
+    files = [
+        write_checkpoint(tmp_path / "rnn.ckpt"),
+        write_checkpoint(tmp_path / "conv.ckpt", "model=conv", "model.decoder.num_layers=1"),
+    ]
+    options: dict[str, Any] = {"search": SEARCHES[0] | {"limits": LIMITS}, "batch_sentences": 3}
+    several = Translator.load(files, device="cpu", num_processes=3)
+    expected = Translator.load(files, device="cpu").translate(SENTENCES[:8], **options)
+    write_checkpoint(files[0], seed=8)  # a training goes on
+    files[1].unlink()
+    assert several.translate(SENTENCES[:8], **options) == expected
+    assert len(in_process) == 1
+
+
 def test_a_single_batch_starts_no_process(file: Path, in_process: list[InProcess]) -> None:
     several = Translator.load(file, device="cpu", num_processes=2)
     assert several.translate(SENTENCES[:4], maps=True)[0].maps

@@ -376,6 +376,14 @@ def test_a_language_model_scores_text(tmp_path: Path) -> None:
     (alone,) = translator.score([""], SENTENCES[1:2])
     assert second.log_probs == pytest.approx(alone.log_probs, abs=1e-5)
     assert first.log_prob != second.log_prob
+    with pytest.raises(
+        UserError, match="text 1, from 0, is not read by a language model, which scores its translation"
+    ):
+        translator.score(["", TEXT], SENTENCES[:2])
+    continued = translator.translate([TEXT], search={"limits": {"max_length": 12}})
+    (whole,) = translator.score([TEXT], continued)
+    assert whole.log_probs == translator.score([""], continued)[0].log_probs
+    assert len(whole.log_probs) == len(continued[0].tokens) + 1
 
 
 def test_a_translation_of_another_tokenizer_is_read_from_its_text(translator: Translator, tmp_path: Path) -> None:
@@ -389,3 +397,20 @@ def test_a_translation_of_another_tokenizer_is_read_from_its_text(translator: Tr
     (unknown,) = translator.score([TEXT], ["dogs Ω"])
     assert unknown.notes == ["its translation has letters that the model cannot write"]
     assert expected.notes == []
+
+
+def test_without_a_process_nothing_is_translated(tmp_path: Path) -> None:
+    for number in (0, -1):
+        with pytest.raises(UserError, match=f"num_processes={number} leaves nothing to translate with; use 1 or more"):
+            Translator.load(tmp_path / "none.ckpt", num_processes=number)
+
+
+def test_the_limit_of_texts_does_not_cut_the_maps_of_translations(translator: Translator) -> None:
+    (best,) = translator.translate([TEXT], search={"limits": {"min_length": 9, "max_length": 12}}, maps=True)
+    assert len(best.tokens) >= 9
+    (_, maps), *_ = translator.attentions([TEXT], [best], max_source_tokens=100)
+    (_, shorter), *_ = translator.attentions([TEXT], [best], max_source_tokens=2)
+    for whole, cut in zip(maps, shorter, strict=True):
+        if whole.slot.startswith("cross/"):
+            assert (cut.rows, cut.columns) == (whole.rows, [*whole.columns[:2], whole.columns[-1]])
+            assert whole.rows == [*best.tokens, "</s>"]

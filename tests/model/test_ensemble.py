@@ -90,8 +90,10 @@ def test_its_max_length_is_the_smallest_of_its_members() -> None:
 
 
 def test_vocabularies_of_different_sizes_are_refused() -> None:
-    with pytest.raises(UserError, match=r"but its 2 models have 2 different sizes \[\(17, 19\), "):
+    with pytest.raises(UserError, match=r"but its 2 models have target vocabularies of \[19, 23\] tokens; use models"):
         Ensemble([model_of(), model_of(target_vocab_size=23)])
+    with pytest.raises(UserError, match=r"but its 2 models have source vocabularies of \[17, 23\] tokens; use models"):
+        Ensemble([model_of(), model_of(source_vocab_size=23)])
 
 
 def test_checkpoints_of_one_tokenizer_are_loaded_together(tmp_path: Path) -> None:

@@ -488,6 +488,22 @@ def test_sampling_is_refused_for_a_model_whose_segmentations_it_would_not_draw(o
         kept.check_sampling()
 
 
+@pytest.mark.parametrize(
+    ("option", "lack"),
+    [
+        ("split_by_whitespace=False", "has tokens that span blanks"),
+        ("treat_whitespace_as_suffix=True", "puts the mark of a blank after a word"),
+    ],
+)
+def test_words_are_not_linked_by_tokens_that_do_not_show_them(option, lack, tmp_path):
+    name, _, value = option.partition("=")
+    write_model(tmp_path / "plain.model", add_dummy_prefix=False)
+    write_model(tmp_path / "m.model", **{name: value == "True"})
+    given_tokenizer(str(tmp_path / "plain.model")).check_words()
+    with pytest.raises(UserError, match=f"words cannot be linked with a tokenizer whose model {lack}; leave out"):
+        given_tokenizer(str(tmp_path / "m.model")).check_words()
+
+
 def test_two_given_models_keep_their_two_types(tmp_path):
     for kind in ("bpe", "word"):
         write_model(tmp_path / f"{kind}.model", model_type=kind, hard_vocab_limit=False)

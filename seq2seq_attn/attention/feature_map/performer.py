@@ -73,8 +73,11 @@ class PerformerFeatureMap(FeatureMap):
 def orthogonal_directions(number: int, width: int, seeds: tuple[int, int, int]) -> Float[Tensor, "{number} {width}"]:
     """Draw vectors with the norms of Gaussian ones, orthogonal within every block of `width` rows.
 
-    They are drawn in float64 on the CPU, whatever the defaults, so that every model of the same seeds has the same.
+    They are drawn in float64 on the CPU, whatever the defaults, so that every model of the same seeds has the same. The
+    outline of a model, on the device `meta`, has none.
     """
+    if torch.get_default_device().type == "meta":
+        return torch.empty(number, width, dtype=torch.float64)
     generator = torch.Generator("cpu")
     generator.manual_seed(int(np.random.SeedSequence(seeds).generate_state(1)[0]))
 
