@@ -220,9 +220,8 @@ class Checked:
         for length in (LENGTH, LONG):
             inputs = [x.requires_grad_() for x in self.inputs(length)]
             padding = torch.arange(length) < torch.tensor([[length], [length // 2]])
-            for asked, mask in product(
-                ({"causal": False}, {"causal": True}) if self.is_self else ({},), (None, padding)
-            ):
+            orders = ({"causal": False}, {"causal": True}) if self.is_self else ({},)
+            for asked, mask in product(orders, (None, padding)):
                 expected = self.with_gradients(inputs, mask, "dense", **asked)
                 for way in faster_ways(getattr(self.layer.attention, "pattern", None)):
                     with way:
