@@ -246,7 +246,7 @@ def panels(rows: Sequence[Row], key: str, title: str, name: str) -> dict[str, st
 
 
 def histogram(values: Sequence[float], title: str, counted: str) -> str:
-    """Draw how many values are in each tenth of the widest one's size, those above 0 in black and the others in grey.
+    """Draw how many values are in each tenth of the widest one's size: above 0 in black, below in grey, 0 not at all.
 
     Args:
         title: of the values.
@@ -255,7 +255,7 @@ def histogram(values: Sequence[float], title: str, counted: str) -> str:
     step = max(2.0, math.ceil(max(map(abs, values)) / 10))
     edges = [step * number for number in range(-10, 11)]
     figure, axes = plot(HISTOGRAM, (0.1, 0.2, 0.88, 0.76))
-    counts = np.histogram(values, edges)[0]
+    counts = np.histogram([value for value in values if value], edges)[0]
     colors = ["0.7" if edge < 0 else "black" for edge in edges[:-1]]
     axes.bar(edges[:-1], counts, step, align="edge", color=colors, edgecolor="white", linewidth=0.5)
     axes.set_xlabel(title, fontsize=LABEL + 1, parse_math=False)

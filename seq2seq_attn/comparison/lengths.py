@@ -1,6 +1,7 @@
 """Scores of runs on the short, middle and long third of a test set: `seq2seq-attn compare lengths RUN RUN ...`.
 
-The metric is the one by which `compare runs` compares a run; for a run that has none, distinct-n or BLEU.
+The metric is the one by which `compare runs` compares a run; for a run that has none, distinct-n or BLEU. A run whose
+metric has other options than that of an earlier run is left out.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from seq2seq_attn.comparison.read import (
     DAMAGED,
     LeftOut,
     compared_metric,
+    definition_of,
     find_runs,
     first_line,
     no_finished_run,
@@ -49,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         table.add_column(column, justify="right")
     left_out: list[LeftOut] = []
     first: tuple[Path, tuple[list[str], list[list[str]]]] | None = None
+    definitions: dict[str, tuple[Path, str]] = {}  # of each metric, with the first run that has it
     runs = find_runs(given.runs)
     common = os.path.commonpath([run.parent for run in runs]) if runs else ""
     for run in runs:
@@ -66,13 +69,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
             continue
         try:
             test = read_system(run, "test")
-            row = list(scores(run, scorer_of(run, name, config, given.trust, test)))
+            scorer = scorer_of(run, name, config, given.trust, test)
+            row = list(scores(run, scorer))
         except UserError as error:
             left_out.append(LeftOut(str(run), str(error).partition(";")[0]))
             continue
         first = first or (run, (test.sources, test.references))
         if (test.sources, test.references) != first[1]:
             left_out.append(LeftOut(str(run), f"its test set is not that of {first[0]}"))
+            continue
+        definition = definition_of(scorer)
+        other, usual = definitions.setdefault(name, (run, definition))
+        if definition != usual:
+            left_out.append(LeftOut(str(run), f"its {name} ({definition}) has other options than that of {other}"))
             continue
         table.add_row(os.path.relpath(run, common), attention, name, *row)
     if not table.row_count:

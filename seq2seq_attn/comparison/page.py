@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 from seq2seq_attn.alignment.page import digest
 from seq2seq_attn.comparison.draw import forest, panels, scatter
-from seq2seq_attn.comparison.figures import Figures, about_test, cells_of, counted, head_of, shown, verdict
-from seq2seq_attn.comparison.maps import KINDS, Map, draw_map, draw_scale, maps_of
+from seq2seq_attn.comparison.figures import Figures, about_test, cells_of, counted, head_of, listed, shown, verdict
+from seq2seq_attn.comparison.maps import KINDS, draw_map, draw_scale, maps_of
 from seq2seq_attn.comparison.read import LeftOut
 from seq2seq_attn.files import check_is_ours
 from seq2seq_attn.markdown import literal
@@ -221,27 +221,25 @@ def length_table(figures: Figures) -> Iterator[str]:
 
 
 def maps(figures: Figures, kind: str, title: str, sentence: int) -> Iterator[str]:
-    by_label = maps_of(figures.rows, kind, sentence)
+    by_label, others = maps_of(figures.rows, kind, sentence)
     if not by_label:
         return
     yield f"<h3>{title}: one sentence in every run</h3>"
-    if kind != "self":  # whose columns are each run's own
-        yield f"<p><q>{escape(sentence_of(next(iter(by_label.values()))))}</q></p>"
+    if text := next((one.sentence for one in by_label.values() if one.sentence), None):
+        yield f"<p><q>{escape(text)}</q></p>"
     yield note(
         "The last layer, mean over heads, of the first seed, at the validation that chose its checkpoint. A row is a "
         "token that looks, a column one that is looked at. Grey is exactly 0, where a pattern, a mask or a normalizer "
         "lets nothing through."
     )
+    if others:
+        yield note(f"Not drawn, since their maps are of other sentences: {listed(others)}.")
     yield f'<div class="key">{draw_scale(f"{figures.title}, {kind}")}</div><div class="maps">'
     for label, one in by_label.items():
         about = f"<span>layer {one.layer}, {counted(one.heads, 'head')}</span>"
         drawn = draw_map(one, f"{figures.title}, {kind}: weights of {label}")
         yield f"<figure><figcaption>{named(label)} {about}</figcaption>{drawn}</figure>"
     yield "</div>"
-
-
-def sentence_of(attention_map: Map) -> str:
-    return "".join(attention_map.columns).replace("▁", " ").replace("</s>", "").replace("<s>", "").strip()
 
 
 def run_table(figures: Figures) -> Iterator[str]:

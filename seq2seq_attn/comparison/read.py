@@ -201,6 +201,14 @@ def compared_metric(
     return main_metric([name for name, target in taken.items() if can_be_compared(target)], config.get("monitor"))
 
 
+def definition_of(scorer: TextMetric) -> str:
+    """Return the signature of a metric, which names its options, for a sentence with one reference."""
+    scorer.update(["a"], [["a"]], ["a"])
+    signature = scorer.signature()
+    scorer.reset()
+    return signature
+
+
 def chosen_by(config: dict[str, Any]) -> tuple[str, str | None]:
     """Return the figure that chose the checkpoint of a run, and whether it is best at its `max` or `min`."""
     callback = (config.get("callback") or {}).get("checkpoint") or {}
@@ -240,7 +248,7 @@ def read_log(file: Path) -> list[dict[str, float]]:
 
 
 def curve_of(log: list[dict[str, float]], key: str) -> list[tuple[float, float]]:
-    """Return the logged values of a figure, each with the number of updates."""
+    """Return the logged values of a figure, each with the number of updates, of which the last may be unfinished."""
     return [(row["step"] + 1, row[key]) for row in log if key in row and "step" in row]
 
 

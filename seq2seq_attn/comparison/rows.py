@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from seq2seq_attn.comparison.read import LeftOut, Run
+from seq2seq_attn.comparison.read import LeftOut, Run, definition_of
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.markdown import one_line
 from seq2seq_attn.metric.names import title_of
@@ -38,7 +38,7 @@ class Row(NamedTuple):
 
 
 class Group(NamedTuple):
-    """One model on one test set.
+    """One model on one test set, by one metric.
 
     Attributes:
         by: what names the rows, `attention` or `folder`.
@@ -52,15 +52,16 @@ class Group(NamedTuple):
 
 
 def grouped(runs: Sequence[Run], by: str = "attention") -> tuple[list[Group], list[LeftOut]]:
-    """Return groups by model, metric and test set, whose figures can be compared, and runs that repeat others."""
+    """Return groups by model, test set and options of the metric, whose figures can be compared, and repeated runs."""
     members: dict[Any, list[Run]] = {}
     for run in runs:
         test_set = tuple(run.system.sources), tuple(map(tuple, run.system.references))
-        members.setdefault((run.results["model"], run.results["data"], run.metric, test_set), []).append(run)
-    titles = [
-        f"{model} on {data}" + ("" if metric == "bleu" else f", by {title_of(metric)}")
-        for model, data, metric, _ in members
-    ]
+        key = run.results["model"], run.results["data"], run.metric, definition_of(run.scorer), test_set
+        members.setdefault(key, []).append(run)
+    titles = []
+    for model, data, metric, definition, _ in members:
+        alike = [key[3] for key in members if key[:3] == (model, data, metric)]
+        titles.append(f"{model} on {data}{by_metric(title_of(metric), definition, alike)}")
     groups, repeated = [], []
     for position, group_runs in enumerate(members.values()):
         title = titles[position]
@@ -70,6 +71,18 @@ def grouped(runs: Sequence[Run], by: str = "attention") -> tuple[list[Group], li
         groups.append(Group(one_line(title), rows, by, warnings(rows, by)))
         repeated += twice
     return groups, repeated
+
+
+def by_metric(title: str, definition: str, alike: Sequence[str]) -> str:
+    """Return the end of a title: the metric if it is not BLEU, or is defined otherwise in other groups.
+
+    Args:
+        definition: its signature.
+        alike: the signatures of that metric in all groups of the model and the data.
+    """
+    own = [field for field in definition.split("|") if any(field not in other.split("|") for other in alike)]
+    named = f"{title} ({', '.join(own)})" if own else title
+    return "" if named == "BLEU" else f", by {named}"
 
 
 def make_rows(runs: Iterable[Run], by: str) -> tuple[list[Row], list[LeftOut]]:

@@ -4,7 +4,8 @@ The folders are runs of train.py, or contain some, as a sweep or `runs/train` do
 is self-contained, and page.md, its tables; with --table also a file of them for a paper: table.tex (LaTeX, with
 booktabs) or table.csv (means and standard deviations with all digits). Runs of one configuration and several seeds make
 one row, named by its attention; --by folder names it by the folder given: `runs/plain runs/ema --by folder --baseline
-plain`. Each model and each test set has its own table. Runs that did not finish are named with the reason.
+plain`. Each model, each test set and each set of options of the metric has its own table. Runs that did not finish are
+named with the reason.
 
 A difference from the baseline is tested by paired bootstrap over the sentences, of the mean over seeds, with Holm's
 correction for the number of rows; without --baseline, with one for the choice of the best row.

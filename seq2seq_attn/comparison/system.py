@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,8 +32,22 @@ class System(NamedTuple):
     language: str | None
 
 
-def read_system(path: Path, split: str) -> System:
+def read_systems(paths: Sequence[Path], split: str) -> list[System]:
+    """Read translations of one test set; signatures of a folder say for all how many references a sentence has.
+
+    Raises:
+        UserError: as `read_system`.
+    """
+    counts = {count for path in paths if path.is_dir() for count in counts_of(signatures_of(path, split))}
+    return [read_system(path, split, counts) for path in paths]
+
+
+def read_system(path: Path, split: str, counts: Set[str] = frozenset()) -> System:
     """Read the translations of a split from a folder or a file.
+
+    Args:
+        counts: how many references each sentence has, as `counts_of` says it of another system with the same test set;
+            unused if the folder has signatures of its own.
 
     Raises:
         UserError: if a file is missing, or its lines are not what train.py and evaluate.py write.
@@ -52,7 +66,7 @@ def read_system(path: Path, split: str) -> System:
     versions = file.with_suffix(".references")
     if not versions.is_file():
         return System(str(path), sources, hypotheses, [[reference] for reference in first], *known)
-    references, counts = [line.split("\t") for line in read_lines(versions)], counts_of(known[0])
+    references, counts = [line.split("\t") for line in read_lines(versions)], counts_of(known[0]) or counts
     if not all(f"nrefs:{len(options)}" in counts for options in references):
         references = list(map(without_fillers, references))
     if [printable(options[0]) for options in references] != [printable(reference) for reference in first]:
@@ -72,15 +86,22 @@ def without_fillers(versions: list[str]) -> list[str]:
 
 
 def signatures_of(folder: Path, split: str) -> dict[str, str]:
-    """Return the signatures of the metrics in what train.py or evaluate.py wrote beside the translations, by metric."""
-    found: Any = None
-    with suppress(KeyError, TypeError):  # it is damaged, or of other splits
-        found = read_json(folder / "evaluation.json")["splits"][split]["signatures"]
-    if not isinstance(found, dict):
-        pattern = re.compile(rf"{re.escape(split)}/(\w+)_signature")
-        results = read_json(folder / "results.json").items()
-        found = {match[1]: text for key, text in results if (match := pattern.fullmatch(key))}
-    return {name: text for name, text in found.items() if isinstance(text, str)}
+    """Return the signatures of the metrics in what train.py or evaluate.py wrote beside the translations, by metric.
+
+    Args:
+        split: with or without `test_`, which the names of the files leave out.
+    """
+    evaluation, results = read_json(folder / "evaluation.json"), read_json(folder / "results.json")
+    for name in (split, f"test_{split}"):
+        found: Any = None
+        with suppress(KeyError, TypeError):  # it is damaged, or of other splits
+            found = evaluation["splits"][name]["signatures"]
+        if not isinstance(found, dict):
+            pattern = re.compile(rf"{re.escape(name)}/(\w+)_signature")
+            found = {match[1]: text for key, text in results.items() if (match := pattern.fullmatch(key))}
+        if found:
+            return {metric: text for metric, text in found.items() if isinstance(text, str)}
+    return {}
 
 
 def language_of(folder: Path) -> str | None:

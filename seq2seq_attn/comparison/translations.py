@@ -5,9 +5,10 @@ Significance Tests for Machine Translation Evaluation"), both by sacreBLEU. Rand
 difference too, as the paper does and the command `sacrebleu` does not. The bootstrap finds a difference too easily: it
 centres absolute differences, and of two systems that are equally good it gives one in ten a p-value below 0.05. Each
 system is a folder of train.py or evaluate.py, or a `translations.tsv` of one; all must have translated the same test
-set. Metrics have the options of the evaluation of the first folder that has one. All references of a sentence count,
-and sentences may have different numbers of them. With --output, a page has the sentences whose translations differ,
-those with the largest difference of chrF first.
+set. Metrics have the options of the evaluation of the first folder that has one, but of text that is tokenized already
+(metric=tokenized_text) BLEU counts the tokens, as its tokenized_bleu does. All references of a sentence count, and
+sentences may have different numbers of them. With --output, a page has the sentences whose translations differ, those
+with the largest difference of chrF first.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from seq2seq_attn.comparison.draw import STYLE
 from seq2seq_attn.comparison.page import check_page
 from seq2seq_attn.comparison.sentence_page import sentence_page
 from seq2seq_attn.comparison.significance import ALPHA, FLOOR, LEAST_DIFFERENCE, is_notable
-from seq2seq_attn.comparison.system import System, check_same_test_set, read_system
+from seq2seq_attn.comparison.system import System, check_same_test_set, read_systems
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.files import replacing
 from seq2seq_attn.metric.bleu import scorer_of, tokenizer_of
@@ -206,7 +207,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if given.output.suffix != ".html":
             parser.error(f"--output {given.output} does not end in .html; give sentences.html")
         check_page(given.output)
-    systems = [read_system(path, given.split) for path in (given.baseline, *given.systems)]
+    systems = read_systems([given.baseline, *given.systems], given.split)
     bleu = metric_of("bleu", systems, given.tokenize, given.lowercase) if "bleu" in given.metrics else None
     comparison = compare(systems, list(dict.fromkeys(given.metrics)), given.method, given.resamples, bleu)
     console = plain_console()

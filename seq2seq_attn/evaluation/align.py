@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,6 +14,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.alignment.attention_links import Heads, Words, all_heads, attended_links, word_maps
 from seq2seq_attn.alignment.gold import (
+    PHARAOH,
     Agreement,
     AlignedPair,
     agreement,
@@ -26,9 +29,11 @@ from seq2seq_attn.alignment.symmetrize import METHODS, check_method, symmetrize
 from seq2seq_attn.alignment.tatoeba_gold import tatoeba_pairs
 from seq2seq_attn.alignment.word_alignment import Link, to_pharaoh
 from seq2seq_attn.checkpoint.load import Loaded, find_checkpoint, load
+from seq2seq_attn.data.reading import read_lines
 from seq2seq_attn.errors import UserError, command
+from seq2seq_attn.files import read_json
 from seq2seq_attn.inference.models import choose_device
-from seq2seq_attn.inference.output import model_files, refuse_one_file, written
+from seq2seq_attn.inference.output import DESCRIPTOR, STANDARD_STREAMS, model_files, refuse_one_file, written
 from seq2seq_attn.options import ALIGN, check_options
 from seq2seq_attn.paths import given_path, given_text
 from seq2seq_attn.text import plain_console
@@ -128,6 +133,32 @@ def check_files(options: dict[str, Any]) -> None:
         else:
             files += [(name, str(given_path(path, name))) for path in paths]
     refuse_one_file(files, INPUTS)
+    check_replaced(options)
+
+
+def check_replaced(options: dict[str, Any]) -> None:
+    """Refuse to replace a file with other content than is written there, such as the results.json of a run.
+
+    Raises:
+        UserError: naming it.
+    """
+    for name, holds, what in (("output", holds_links, "links"), ("results", holds_figures, "figures of this command")):
+        path = options[name]
+        if path is None or DESCRIPTOR.fullmatch(STANDARD_STREAMS.get(path, path)):
+            continue
+        if os.path.isfile(path) and os.path.getsize(path) and not holds(path):
+            raise UserError(f"{name}={path} exists and does not hold {what}; give another file, or delete it")
+
+
+def holds_links(path: str) -> bool:
+    try:
+        return all(map(PHARAOH.fullmatch, read_lines(Path(path))))
+    except UserError:  # it is no text
+        return False
+
+
+def holds_figures(path: str) -> bool:
+    return {"pairs", "best", "alignment"} <= read_json(Path(path)).keys()
 
 
 def read_gold(options: dict[str, Any]) -> list[AlignedPair]:

@@ -13,11 +13,12 @@ from torch import nn
 from seq2seq_attn.attention.build import PARTS
 from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.attention.score.score import Score
+from seq2seq_attn.explorer.intervention import known_changes
 from seq2seq_attn.paths import conf_directory
 
 
 def describe(layer: AttentionLayer, config: dict[str, Any] | None, chosen: str | None) -> dict[str, Any]:
-    """Return preset, title, formula and parts of a layer.
+    """Return preset, title, formula and parts of a layer, and what can be changed of it.
 
     Args:
         config: of its slot; None: not known.
@@ -39,6 +40,7 @@ def describe(layer: AttentionLayer, config: dict[str, Any] | None, chosen: str |
             for part, line in parts.items()
         },
         "sums_to_one": layer.sums_to_one,
+        "changes": list(known_changes(layer)),
     }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, final
+from typing import Any, Literal, NamedTuple, final, get_args
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -50,6 +50,13 @@ def attention_layers(model: EncoderDecoder) -> dict[str, AttentionLayer]:
                 kind = "encoder" if side == "encoder" else "self" if attribute == "self_attention" else "cross"
                 layers[f"{kind}/{sum(slot.startswith(f'{kind}/') for slot in layers)}"] = module
     return layers
+
+
+def known_changes(layer: AttentionLayer) -> tuple[Change, ...]:
+    """Return what `intervened` can do to the heads of a layer."""
+    if isinstance(layer, Attention | KernelAttention):
+        return get_args(Change)
+    return ("knock_out",) if isinstance(layer, DeltaAttention) else ()
 
 
 @contextmanager

@@ -400,7 +400,9 @@ class ExploredModel:
         if isinstance(layer, LinearAttention):
             if slot.startswith("self/"):
                 return torch.ones(1, rows, columns, dtype=torch.bool).tril()
-            return visible.expand(1, rows, columns)
+            allowed = visible.expand(1, rows, columns)
+            is_causal = slot.startswith("encoder/") and getattr(self.model.encoder, "causal", False)
+            return allowed.tril() if is_causal else allowed
         present = [call for call in calls if call is not None]
         if not isinstance(layer, Attention) or not present:
             return None

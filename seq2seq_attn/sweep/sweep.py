@@ -31,13 +31,20 @@ LEAST = {"max_batch_size": 1, "n_trials": 1, "n_jobs": 1, "n_startup_trials": 0,
 
 
 def values_of(override: Override) -> list[str]:
-    """Return the values that an override names; `shuffle(...)` has the same order whenever the sweep is repeated."""
+    """Return the values that an override names; `shuffle(...)` has the same order whenever the sweep is repeated.
+
+    Raises:
+        UserError: if it names none, as `range(3,1)` or a pattern that fits no option does.
+    """
     state = random.getstate()
     random.seed(str(override.input_line))
     try:
-        return list(override.sweep_string_iterator())
+        values = list(override.sweep_string_iterator())
     finally:
         random.setstate(state)
+    if not values:
+        raise UserError(f"{override.input_line} names no value to try; give a range or a pattern that has one")
+    return values
 
 
 @final

@@ -179,6 +179,7 @@ def test_a_mask_with_one_row_is_one_for_the_sentence() -> None:
     first = layer(SMALL[:, :4], valid_length=lengths[:, None], need_weights=True)
     expected = layer(SMALL[:, :4], valid_length=lengths, need_weights=True)
     assert first.memory.mask.shape == (B, 4)
+    assert layer.attention.prepare(SMALL, valid_length=lengths[:, None]).mask.shape == (B, S)
     assert torch.equal(first.weights, expected.weights)
     step = {"past": first.memory, "mask": torch.ones(B, 1, 1, dtype=torch.bool)}
     later = {"past": expected.memory, "mask": torch.ones(B, 1, dtype=torch.bool)}

@@ -95,8 +95,9 @@ def write_log(folder: Path, validations: Sequence[tuple[int, float]]) -> None:
             writer.writerow({"epoch": 0, "step": step, "val/bleu": bleu})
 
 
-def write_map(folder: Path, name: str, weights: np.ndarray) -> None:
+def write_map(folder: Path, name: str, weights: np.ndarray, sentence: str = "") -> None:
     target, source = ([f"▁{side}{n}" for n in range(size)] for side, size in zip("ts", weights.shape[-2:], strict=True))
+    source = [*(f"▁{word}" for word in sentence.split()), "</s>"] if sentence else source
     (folder / name).parent.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(folder / name, weights=weights, source_tokens=source, target_tokens=target)
 

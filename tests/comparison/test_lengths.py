@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -129,6 +130,17 @@ def test_rows_name_their_runs_and_another_test_set_is_left_out(
     assert [line.split("│")[1].strip() for line in said.out.splitlines() if "sparse" in line] == ["here/a", "here/b"]
     first = tmp_path / "here" / "a"
     assert said.err == f"left out: {tmp_path / 'there' / 'a'}: its test set is not that of {first}\n"
+
+
+def test_a_run_whose_metric_has_other_options_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = {"metric": {"bleu": METRIC["bleu"] | {"lowercase": True}}}
+    for number, own in enumerate(({}, options, {})):
+        write_run(tmp_path / str(number), f"a{number}", spoilt(4), options=own)
+    script.main([str(tmp_path)])
+    said = capsys.readouterr()
+    assert [name for name in ("a0", "a1", "a2") if f" {name} " in said.out] == ["a0", "a2"]
+    reason = r"its bleu \(nrefs:1\|case:lc\|\S+\) has other options than that of"
+    assert re.fullmatch(rf"left out: {tmp_path}/1: {reason} {tmp_path}/0\n", said.err)
 
 
 @pytest.mark.parametrize("options", [{}, {"tokenize": "auto", "language": "fr"}, {"tokenize": "13a", "language": "fr"}])

@@ -59,6 +59,40 @@ def test_the_map_is_of_the_last_layer_at_the_validation_that_chose_the_checkpoin
     assert maps.map_of(run, "encoder", 1) is None
 
 
+def test_a_validation_within_an_update_has_the_folder_of_the_updates_before_it(tmp_path: Path) -> None:
+    """As val_check_interval=5 with accumulate_grad_batches=4 logs them: the fourth of five ends an update."""
+    folder = write_run(tmp_path / "0", "sparse", spoilt(4))
+    folders = {1: "1", 2: "2", 3: "3", 4: "5", 6: "6"}
+    for updates in folders.values():
+        (folder / "attention_maps" / f"step_00000{updates}").mkdir(parents=True)
+    for best, updates in folders.items():
+        write_log(folder, [(step, 60.0 if step == best else 20.0) for step in folders])
+        (run,) = runs_of(tmp_path)
+        assert maps.best_maps(run).name == f"step_00000{updates}"
+
+
+def test_maps_are_of_one_sentence_whatever_its_number_in_a_run(tmp_path: Path) -> None:
+    said = {"good": ["a b c", "d e f"], "fair": ["d e f", "a b <unk>"], "poor": ["d e f", "g h <unk>"]}
+    for every, (name, sentences) in zip((9, 4, 2), said.items(), strict=True):
+        folder = write_run(tmp_path / "runs" / name, name, spoilt(every))
+        for number, sentence in enumerate(sentences):
+            for kind in ("cross", "self"):
+                weights = np.full((1, 4, 4), number / 2)
+                source = sentence if kind == "cross" else "le chat dort"
+                write_map(folder, f"attention_maps/step_000020/{kind}_0_{number}.npz", weights, source)
+    rows = only_group(tmp_path / "runs").rows
+    for kind in ("cross", "self"):
+        found, others = maps.maps_of(rows, kind, 0)
+        assert {label: (one.sentence, one.weights.max()) for label, one in found.items()} == {
+            "good": ("a b c", 0.0),
+            "fair": ("a b <unk>", 0.5),
+        }
+        assert others == ["poor"]
+    script.main([str(tmp_path / "runs"), "--output", str(tmp_path / "page.html"), "--resamples", "50"])
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert text.count("<q>a b c</q>") == text.count("since their maps are of other sentences: poor.") == 2
+
+
 class Checker(HTMLParser):
     """Every element is closed, and what is referred to stands in the page, once."""
 

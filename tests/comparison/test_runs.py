@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from comparison.made_runs import REFERENCES, SOURCES, bleu_of, only_group, spoilt, write_log, write_run
+from comparison.made_runs import METRIC, REFERENCES, SOURCES, bleu_of, only_group, spoilt, write_log, write_run
 
 from seq2seq_attn.comparison import figures as figures_of_group
 from seq2seq_attn.comparison import page, significance, translations
@@ -229,6 +229,26 @@ def test_another_model_or_test_set_is_another_group(tmp_path: Path) -> None:
     (first, *rest), _ = script.compare([tmp_path], "local", 50)
     assert first.baseline == "local"
     assert any("No run here has attention=local: the baseline is" in note for note in rest[0].notes)
+
+
+def test_a_metric_with_other_options_is_another_group(tmp_path: Path) -> None:
+    bleu, chrf = METRIC["bleu"], {"_target_": "seq2seq_attn.metric.chrf.CHRF", "char_order": 6, "beta": 2}
+    metrics = [
+        {"bleu": bleu},
+        {"bleu": bleu | {"lowercase": True}},
+        {"bleu": bleu | {"tokenize": "auto", "language": "fr"}},
+        *({"f": chrf | {"word_order": order, "lowercase": False}} for order in (0, 2)),
+    ]
+    for number, metric in enumerate(metrics):
+        write_run(tmp_path / str(number), f"a{number}", spoilt(4), options={"metric": metric}, **{"test/f": 50.0})
+    groups, left_out = script.compare([tmp_path], None, 50)
+    assert left_out == []
+    assert [(group.title, [row.label for row in group.rows]) for group in groups] == [
+        ("transformer on demo, by BLEU (case:mixed)", ["a0", "a2"]),
+        ("transformer on demo, by BLEU (case:lc)", ["a1"]),
+        ("transformer on demo, by f (nw:0)", ["a3"]),
+        ("transformer on demo, by f (nw:2)", ["a4"]),
+    ]
 
 
 def test_rows_that_no_other_beats_at_both_are_the_front(tmp_path: Path) -> None:

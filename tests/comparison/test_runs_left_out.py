@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 import yaml
 from comparison.made_runs import bleu_of, only_group, spoilt, write_run
+from sacrebleu.tokenizers.tokenizer_spm import SPM_MODELS
 
-from seq2seq_attn.checkpoint.admitted import build
+from seq2seq_attn.checkpoint.admitted import DOWNLOADED, build
 from seq2seq_attn.comparison import lengths, read
 from seq2seq_attn.comparison import runs as script
 from seq2seq_attn.comparison.maps import best_maps
@@ -89,6 +90,15 @@ def test_options_of_a_strangers_metric_have_the_bounds_of_ones_own() -> None:
     }
     with pytest.raises(UserError, match=r"^metric.char_order=100000000 must be int in \[1, 1000\]"):
         build(options, "metric", Path("config.yaml"))
+
+
+def test_a_tokenizer_of_a_strangers_run_is_not_downloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sacrebleu.utils.SACREBLEU_DIR", str(tmp_path))
+    assert set(DOWNLOADED) == set(SPM_MODELS)
+    bleu = {"_target_": "seq2seq_attn.metric.bleu.BLEU", "lowercase": False}
+    for name in DOWNLOADED:
+        with pytest.raises(UserError, match=rf"^c asks for sacreBLEU's tokenizer {name}, which is not on this machine"):
+            build(bleu | {"tokenize": name}, "metric", Path("c"))
 
 
 @pytest.mark.parametrize("name", ["results.json", "translations.tsv", "metrics.csv", "evaluation.json", "train.log"])

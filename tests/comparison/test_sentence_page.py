@@ -7,12 +7,14 @@ import re
 from pathlib import Path
 from typing import Any
 
+import matplotlib as mpl
 import pytest
 import sacrebleu
 from comparison.test_page import Checker
 from comparison.test_translations import write
 from explorer.browser import console, executed, requested
 
+from seq2seq_attn.comparison import draw as drawing
 from seq2seq_attn.comparison import sentence_page
 from seq2seq_attn.comparison import translations as script
 from seq2seq_attn.comparison.sentence_page import differing, marked, pieces
@@ -102,6 +104,16 @@ def test_systems_that_say_the_same_have_a_page_too(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert "Both systems translate 5 of 5 sentences alike." in text
     assert "<article " not in text
+
+
+def test_a_translation_of_equal_chrf_is_drawn_neither_above_nor_below(page: Path) -> None:
+    with mpl.rc_context(drawing.STYLE):
+        assert drawing.histogram([3.0, 0.0, -1.0], "a", "b") == drawing.histogram([3.0, -1.0], "a", "b")
+    write(Path("spaced"), [text.replace(" ", "  ") for text in BASE], REFERENCES, SOURCES)
+    script.main(["base", "spaced", "--resamples", "50", "--output", str(page)])
+    text = page.read_text(encoding="utf-8")
+    assert "spaced: 0 higher, 0 lower, 4 of equal chrF" in text
+    assert "<svg" not in text
 
 
 def test_another_file_is_never_replaced_and_a_page_ends_in_html(page: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from seq2seq_attn.comparison import translations as script
-from seq2seq_attn.comparison.system import read_system
+from seq2seq_attn.comparison.system import read_system, read_systems
 from seq2seq_attn.errors import UserError
 
 SUBJECTS = {"le chat": "un chat", "la fille": "une fille", "un homme": "l'homme", "le vieux chien": "ce chien"}
@@ -148,6 +148,30 @@ def test_equal_versions_count_if_every_sentence_has_as_many(tmp_path: Path) -> N
     assert system.references == twice
     found = script.compare([system, system], ["ter"], "bootstrap", 50)
     assert found.signatures["ter"].startswith("nrefs:3|")
+
+
+def test_a_file_with_the_references_of_an_evaluation_is_compared_with_it_though_two_of_them_are_equal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    twice = [[*options, options[0]] for options in REFERENCES]
+    folder, other = write(tmp_path / "a", GOOD, twice), write(tmp_path / "b", POOR, twice)
+    (folder / "results.json").write_text('{"test/ter_signature": "nrefs:3|case:lc|tok:tercom"}')
+    for paths in ([folder, other / "translations.tsv"], [other / "translations.tsv", folder]):
+        script.main([*map(str, paths), "--metrics", "ter", "--resamples", "50"])
+        assert "ter: nrefs:3|" in capsys.readouterr().out
+    ragged = [options[: 1 + row % 2] for row, options in enumerate(REFERENCES)]
+    (write(folder, GOOD, ragged) / "results.json").write_text('{"test/ter_signature": "nrefs:var|case:lc"}')
+    assert [system.references for system in read_systems([folder, write(other, POOR, ragged)], "test")] == [ragged] * 2
+
+
+@pytest.mark.parametrize("split", ["2016_flickr", "test_2016_flickr"])
+def test_a_split_has_its_signatures_with_and_without_test_in_its_name(split: str, tmp_path: Path) -> None:
+    folder = write(tmp_path / "a", GOOD, suffix="_2016_flickr")
+    (folder / "results.json").write_text('{"test_2016_flickr/bleu_signature": "case:lc|tok:none"}')
+    assert read_system(folder, split).signatures == {"bleu": "case:lc|tok:none"}
+    evaluated = {"splits": {"test_2016_flickr": {"signatures": {"bleu": "case:lc|tok:char"}}}}
+    (folder / "evaluation.json").write_text(json.dumps(evaluated))
+    assert read_system(folder, split).signatures == {"bleu": "case:lc|tok:char"}
 
 
 def test_a_file_alone_has_the_reference_of_its_second_column(tmp_path: Path) -> None:

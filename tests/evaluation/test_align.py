@@ -283,6 +283,30 @@ def test_no_input_is_overwritten(name: str, output: str, pairs: str, tmp_path: P
     assert (tmp_path / name).read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    ("option", "name", "content", "what"),
+    [
+        ("results", "results.json", '{"test/bleu": 30.0}', "figures of this command"),
+        ("output", "translations.tsv", "a cat\tun chat\tun chat\n", "links"),
+        ("output", "gold", "0-0 1p1\n", "links"),
+    ],
+)
+def test_a_file_with_other_content_is_not_overwritten(
+    option: str, name: str, content: str, what: str, pairs: str, tmp_path: Path
+) -> None:
+    file = tmp_path / name
+    (tmp_path / "given").write_text("0-0\n0-0\n", encoding="utf-8")
+    file.write_text(content, encoding="utf-8")
+    typed = [f"links={tmp_path / 'given'}", pairs, f"{option}={file}"]
+    with pytest.raises(UserError, match=rf"^{option}={file} exists and does not hold {what}; give another file"):
+        run(*typed)
+    assert file.read_text(encoding="utf-8") == content
+    file.write_text("")
+    for _ in range(2):  # what it has written itself may be written again
+        run(*typed)
+    assert file.read_text(encoding="utf-8") not in ("", content)
+
+
 def test_a_file_of_an_option_that_has_no_lines_is_named_by_its_option(pairs: str, tmp_path: Path) -> None:
     (tmp_path / "empty").touch()
     for option in ("links", "gold"):

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from explorer.browser import Page, downloaded, executed, requested
 from explorer.served import serving
-from explorer.three_models import slot_of, weights_of
+from explorer.three_models import TWO_LAYERS, slot_of, translator_of, weights_of
 from selenium.webdriver.common.keys import Keys
 
 from seq2seq_attn.alignment.attention_links import Heads
@@ -400,6 +400,18 @@ def test_the_address_follows_a_quick_slider_and_the_back_key(explorers: dict[str
         page = Page(browser, f"{served.address}#{quote(json.dumps(broken))}")
         page.wait(lambda: page.all("run-what-if"))
         assert [each.text for each in page.all("intervention")] == ["Make uniform cross/0, head 0 ×"]
+
+
+def test_what_if_offers_what_the_attention_can_do(tmp_path: Path, browser: Any) -> None:
+    delta = ("attention=delta", "attention.num_heads=2", "attention@cross_attention=multihead")
+    explorer = Explorer([translator_of(tmp_path, "model=transformer", *delta, *TWO_LAYERS)])
+    with serving(explorer.models(), explorer.look) as served:
+        page = Page(browser, served.address)
+        page.translate(SENTENCE)
+        page.view("what_if")
+        for slot, offered in (("cross/1", ["Knock out", "Make uniform"]), ("self/1", ["Knock out"])):
+            page.choose("what-slot", slot)
+            assert page.run("return [...arguments[0].options].map(each => each.text)", page.one("do")) == offered
 
 
 def test_back_and_forward_lead_to_what_was_run(explorers: dict[str, Explorer], browser: Any) -> None:

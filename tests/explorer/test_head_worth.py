@@ -45,7 +45,7 @@ def models(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     file = write_checkpoint(tmp_path_factory.mktemp("heads") / "model.ckpt", *MODELS[request.param], scale=1.5)
     models = load_models([str(file)], "cpu")
     models.model.double()
-    return models._replace(config=models.config | {"batch_tokens": 60})
+    return models._replace(configs=[models.config | {"batch_tokens": 60}])
 
 
 @pytest.fixture(scope="module")

@@ -180,6 +180,17 @@ def test_what_a_pattern_and_causality_forbid_is_hidden(explorer: Explorer) -> No
     assert slot_of(found, "cross/0")["hidden"] is None  # it may attend to everything
 
 
+@pytest.mark.parametrize("preset", ["linear", "delta"])
+def test_a_causal_encoder_hides_what_follows_from_attention_that_keeps_a_sum_too(preset: str, tmp_path: Path) -> None:
+    options = ["attention.num_heads=2", "model.encoder.causal=true", *TWO_LAYERS]
+    translator = translator_of(tmp_path, "model=transformer", f"attention={preset}", *options)
+    found = Explorer([translator]).look({"source": TEXT, "search": BEAM, "hide": [1]})
+    slot, words = slot_of(found, "encoder/1"), np.array(found["source"]["words"])
+    row, column = np.indices((slot["rows"], slot["columns"]))
+    np.testing.assert_array_equal(hidden_of(slot)[0], (column > row) | (words[column] == 1))
+    assert (weights_of(slot)[:, column > row] == 0).all()
+
+
 @pytest.mark.parametrize(
     "overrides",
     [
@@ -278,6 +289,7 @@ def test_the_models_are_described(explorer: Explorer, translators: list[Translat
     assert slot["parts"]["score"].startswith("additive: v . tanh(W q + U k)")
     assert slot["parts"]["mix"] is None
     assert slot["sums_to_one"] is True
+    assert slot["changes"] == ["knock_out", "uniform"]
 
 
 @pytest.mark.parametrize(
@@ -324,9 +336,11 @@ def test_the_delta_rule_is_described_by_its_own_formula() -> None:
     found = describe(layer, None, None)
     assert found["formula"].startswith("Delta rule: S_t = f_t (I - b_t k_t k_t^T) S_(t-1) + b_t k_t v_t^T, c_t = ")
     assert not found["sums_to_one"]
+    assert found["changes"] == ["knock_out"]  # the page offers no other
     linear = describe(build_attention("linear", query_dim=16, key_dim=16, num_heads=1).attention, None, None)
     assert linear["formula"].startswith("Linear feature map: ")
     assert linear["sums_to_one"]
+    assert linear["changes"] == ["knock_out", "uniform"]
 
 
 def test_an_ensemble_is_refused(translators: list[Translator], tmp_path: Path) -> None:

@@ -94,6 +94,8 @@ def test_vocabularies_of_different_sizes_are_refused() -> None:
         Ensemble([model_of(), model_of(target_vocab_size=23)])
     with pytest.raises(UserError, match=r"but its 2 models have source vocabularies of \[17, 23\] tokens; use models"):
         Ensemble([model_of(), model_of(source_vocab_size=23)])
+    sizes = ("model.source_vocab_size=17", "model.target_vocab_size=19")
+    assert Ensemble([model_of(), built(composed("model=lm", *sizes).model)]).reads_source  # the second reads no source
 
 
 def test_checkpoints_of_one_tokenizer_are_loaded_together(tmp_path: Path) -> None:

@@ -287,6 +287,16 @@ def test_an_interval_is_no_grid(folder: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize("override", ["seed=range(3,1)", "attention=glob(synthesiser_*)"])
+@pytest.mark.parametrize("sweeper", ["grid", "optuna"])
+def test_an_override_without_a_value_is_refused_before_a_folder_is_made(
+    sweeper: str, override: str, folder: Path
+) -> None:
+    code, _, error = swept(folder, f"hydra/sweeper={sweeper}", "x=0.1,0.2", override)
+    assert (code, error[-1]) == (2, f"{override} names no value to try; give a range or a pattern that has one")
+    assert not (folder / "sweep").exists()
+
+
 @pytest.mark.parametrize("size", ["-1", "0", "abc"])
 def test_a_batch_that_holds_no_job_is_refused(size: str, folder: Path) -> None:
     code, _, error = swept(folder, "seed=1,2", f"hydra.sweeper.max_batch_size={size}")

@@ -11,6 +11,7 @@
  * @property {string} formula
  * @property {Object<string, string|null>} parts  score, pattern, normalizer, mix, gate
  * @property {boolean} sums_to_one
+ * @property {("knock_out"|"uniform")[]} changes  what its heads can be made to do
  *
  * @typedef {Object} Model
  * @property {string} name

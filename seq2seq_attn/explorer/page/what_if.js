@@ -98,18 +98,22 @@ function interventionName(intervention) {
 export function drawWhatIf(panel, scene) {
   const { look, kept } = scene;
   const options = (entries) => entries.map(([value, text]) => element("option", { value, text }));
-  const doing = element("select", { id: "do", "data-testid": "do" }, ...options(Object.entries(DOES)));
+  const doing = element("select", { id: "do", "data-testid": "do" });
   const slot = element("select", { id: "what-slot", "data-testid": "what-slot" });
   slot.append(...options(look.slots.map((each) => [each.name, each.name])));
   slot.value = scene.slot.name;
   const head = element("select", { id: "what-head", "data-testid": "what-head" });
-  const fillHeads = () => {
-    const { heads } = look.slots.find((each) => each.name === slot.value);
+  const fillChoices = () => {
+    const named = (each) => each.name === slot.value;
+    const [{ heads }, { changes }] = [look.slots.find(named), scene.model.slots.find(named)];
     const choices = Array.from({ length: heads }, (_, index) => [String(index), `head ${index}`]);
     head.replaceChildren(...options([["", "all heads"], ...choices]));
+    const chosen = doing.value;
+    doing.replaceChildren(...options(changes.map((does) => [does, DOES[does]])));
+    if (changes.includes(chosen)) doing.value = chosen;
   };
-  slot.addEventListener("change", fillHeads);
-  fillHeads();
+  slot.addEventListener("change", fillChoices);
+  fillChoices();
   if (scene.heads.length === 1) head.value = String(scene.heads[0]);
   const change = scene.setWhatIf;
   const add = element("button", {
@@ -117,6 +121,7 @@ export function drawWhatIf(panel, scene) {
     text: "Add",
     "data-testid": "add-intervention",
     click: () => {
+      if (!doing.value) return; // an attention of the user's own may have no changes
       const intervention = { do: doing.value, slot: slot.value, head: head.value === "" ? null : Number(head.value) };
       const same = (each) => JSON.stringify(each) === JSON.stringify(intervention);
       if (!scene.interventions.some(same)) change([...scene.interventions, intervention], scene.hide);
