@@ -124,12 +124,20 @@ class ArrowFile(ColumnarFile):
             file.seek(0)
             reader = ipc.open_file(file) if indexed else ipc.open_stream(file)
 
-            def batches(names: list[str]) -> Batches:
+            def whole_batches() -> Batches:
                 if not indexed:
                     yield from ((batch, file.tell()) for batch in reader)
                     return
                 for number in range(reader.num_record_batches):
                     yield reader.get_batch(number), self.size * (number + 1) // reader.num_record_batches
+
+            def batches(names: list[str]) -> Batches:
+                before = 0
+                for batch, read in whole_batches():  # one may be the whole file
+                    for start in range(0, len(batch), CHUNK_LINES):
+                        part = batch.slice(start, CHUNK_LINES)
+                        yield part, before + (read - before) * (start + len(part)) // len(batch)
+                    before = read
 
             yield reader.schema, batches
 

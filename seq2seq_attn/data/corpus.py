@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, final
@@ -63,6 +63,9 @@ class LoadedCorpus:
     Attributes:
         origins: where each side was read from, such as "column 1", if the user can choose it.
         stored: a digest of the content, if the corpus is on disk.
+        stored_train: a digest of the training split, if it is on disk.
+        shared_targets: how many targets of each split are also in train, if the corpus is on disk; nothing of text
+            without translations, whose sources are counted in `report`.
         is_one_sided: whether it has targets alone.
         num_processes: processes that prepare what is made of the corpus; None: one for each core.
         copy_to: folder to which what is made of the corpus is copied too, and read from; None: none.
@@ -74,20 +77,23 @@ class LoadedCorpus:
     target_language: str
     origins: tuple[str, str] = ("", "")
     stored: str | None = None
+    stored_train: str | None = None
+    shared_targets: dict[str, int] = field(default_factory=dict)
     copy_to: Path | None = None
     num_processes: int | None = None
     is_one_sided: bool = False
 
     def one_sided(self) -> LoadedCorpus:
         """Return the corpus of the targets alone: every source is empty."""
+        shared = self.shared_targets
         if self.stored is None and "train" in self.splits:  # the splits differ in their sources, which are not read
             known = set(self.splits["train"].targets)
-            for name, split in self.splits.items():
-                common = 0 if name == "train" else sum(text in known for text in split.targets)
-                if common:
-                    log.warning(
-                        f"{common} of {len(split)} texts of {name} are also in train, so its score is too optimistic"
-                    )
+            others = {name: split.targets for name, split in self.splits.items() if name != "train"}
+            shared = {name: sum(text in known for text in targets) for name, targets in others.items()}
+        for name, count in shared.items():
+            if count:
+                number = len(self.splits[name])
+                log.warning(f"{count} of {number} texts of {name} are also in train, so its score is too optimistic")
         splits = {name: replace(split, sources=EmptyTexts(len(split))) for name, split in self.splits.items()}
         stored = None if self.stored is None else hashlib.sha256(f"{self.stored}\tone-sided".encode()).hexdigest()
         return replace(self, splits=splits, stored=stored, is_one_sided=True)
@@ -102,10 +108,17 @@ class LoadedCorpus:
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the content of all splits."""
-        if self.stored is not None:
-            return self.stored
+        return self._digest(self.splits) if self.stored is None else self.stored
+
+    @cached_property
+    def train_fingerprint(self) -> str:
+        """SHA-256 of the content of the training split."""
+        return self._digest(["train"]) if self.stored_train is None else self.stored_train
+
+    def _digest(self, names: Iterable[str]) -> str:
         digest = hashlib.sha256(f"{self.source_language}\t{self.target_language}\n".encode())
-        for name, split in self.splits.items():
+        for name in names:
+            split = self.splits[name]
             digest.update(f"{name}\t{len(split)}\n".encode())
             for source, target, references in zip(split.sources, split.targets, split.references, strict=True):
                 # Lines contain neither NUL nor line ends, so different corpora give different bytes.
@@ -140,6 +153,10 @@ class Corpus(ABC):
             f"{type(self).__name__} has no training file to whose lines guided_alignment.links=FILE could belong; use "
             "data=parallel, or guided_alignment.links=eflomal"
         )
+
+    def training_identity(self) -> list[Any]:
+        """Return what changes with the lines that `training_pairs` yields, as plain data; by default nothing."""
+        return []
 
 
 class Pair(NamedTuple):

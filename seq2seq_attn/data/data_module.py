@@ -165,7 +165,7 @@ class TranslationDataModule(pl.LightningDataModule):
         if batch >= state_dict["batches"]:
             return shape["batches"]
         read, rest = divmod(batch * state_dict["devices"], shape["devices"])
-        if not rest and all(state_dict.get(name, shape[name]) == shape[name] for name in ("seed", "cuts")):
+        if not rest and all(state_dict.get(name, shape[name]) == shape[name] for name in ("seed", "cuts", "pairs")):
             return read
         raise UserError(
             f"the run was stopped within an epoch, after {batch} of {state_dict['batches']} batches for each of "
@@ -175,27 +175,38 @@ class TranslationDataModule(pl.LightningDataModule):
             "had"
         )
 
-    def _shape(self, sampler: TokenBatchSampler) -> dict[str, int]:
+    def _shape(self, sampler: TokenBatchSampler) -> dict[str, Any]:
         return {
             "batches": len(sampler),
             "devices": sampler.num_replicas,
             "seed": self.seed,
             "cuts": sampler.fingerprint,
+            "pairs": self.corpus.train_fingerprint,
         }
 
     def val_dataloader(self) -> DataLoader[Batch] | list[DataLoader[Batch]]:
         """Return the loader of the validation, or no loader without that split: then Lightning validates nothing."""
-        return self._loader("val", self._sampler("val", self.val_rows)) if "val" in self.corpus.splits else []
+        if "val" not in self.corpus.splits:
+            return []
+        return self._loader("val", self._sampler("val", "limit_val_batches", self.val_rows))
 
     def test_dataloader(self) -> list[DataLoader[Batch]]:
         """Return one loader per test set, in the order of `test_names`."""
-        return [self._loader(name, self._sampler(name)) for name in self.test_names]
+        return [self._loader(name, self._sampler(name, "limit_test_batches")) for name in self.test_names]
 
-    def _sampler(self, name: str, rows: Int64[np.ndarray, " some"] | None = None) -> TokenBatchSampler:
+    def _sampler(
+        self, name: str, limit: str | None = None, rows: Int64[np.ndarray, " some"] | None = None
+    ) -> TokenBatchSampler:
+        """Return the batches of a split.
+
+        Args:
+            limit: the trainer's option that may leave out batches of an evaluation.
+            rows: those that are read; None: all.
+        """
         rank, num_replicas = (self.trainer.global_rank, self.trainer.world_size) if self.trainer else (0, 1)
         overfit = self.trainer is not None and self.trainer.overfit_batches > 0  # type: ignore[attr-defined]
         shuffle = name == "train" and not overfit
-        spread = overfit if name == "train" else self._reads_part_of(name)
+        spread = overfit if limit is None else self._reads_part(limit)
         key = (name, rank, num_replicas, shuffle, spread, rows is None)
         if key not in self._samplers:
             encoded = self.encoded(name)
@@ -206,7 +217,7 @@ class TranslationDataModule(pl.LightningDataModule):
                 shuffle=shuffle,
                 spread=spread,
                 seed=self.seed,
-                batch_tokens=self._train_tokens() if name == "train" else self.eval_batch_tokens,
+                batch_tokens=self._stored_tokens(name),
                 batch_sentences=self.batch_sentences if name == "train" else None,
                 rank=rank,
                 num_replicas=num_replicas,
@@ -215,35 +226,41 @@ class TranslationDataModule(pl.LightningDataModule):
             )
         return self._samplers[key]
 
-    def _reads_part_of(self, name: str) -> bool:
-        """Return whether limit_val_batches or limit_test_batches leaves out batches of an evaluation."""
-        trainer: Any = self.trainer
-        limit = 1.0 if trainer is None else trainer.limit_val_batches if name == "val" else trainer.limit_test_batches
-        return isinstance(limit, int) or limit < 1.0
+    def _reads_part(self, limit: str) -> bool:
+        """Return whether an option of the trainer, such as limit_val_batches, leaves out batches."""
+        given = 1.0 if self.trainer is None else getattr(self.trainer, limit)
+        return isinstance(given, int) or given < 1.0
 
-    def _train_tokens(self) -> int:
-        """Return the budget in tokens as they are stored, for which those of training, being more, fit `batch_tokens`.
+    def _stored_tokens(self, name: str) -> int:
+        """Return the budget of a split in tokens as they are stored, for which those of its batches, being more, fit.
 
-        Sampled segmentations are longer, and noise makes a source and a target of one text.
+        Segmentations that are sampled in training are longer, and noise makes a source and a target of one text.
         """
-        draws = self.tokenizer.sampling_alpha > 0.0
+        is_train = name == "train"
+        batch_tokens = self.batch_tokens if is_train else self.eval_batch_tokens
+        draws = is_train and self.tokenizer.sampling_alpha > 0.0
         if not draws and self.noise is None:
-            return self.batch_tokens
-        encoded, split = self.encoded("train"), self.corpus.splits["train"]
+            return batch_tokens
+        encoded, split = self.encoded(name), self.corpus.splits[name]
         sampler = TokenBatchSampler(
             encoded,
             starts=encoded.starts,
             cache=encoded.folder,
-            batch_tokens=self.batch_tokens,
+            batch_tokens=batch_tokens,
             shuffle=True,
             seed=self.seed,
         )
         plain = BatchDataset(split, encoded, self.tokenizer)
         drawn = BatchDataset(
-            split, encoded, self.tokenizer, seeded_by=sampler if draws else None, noise=self.noise, noise_epoch=sampler
+            split,
+            encoded,
+            self.tokenizer,
+            seeded_by=sampler if draws else None,
+            noise=self.noise,
+            noise_epoch=sampler if is_train else None,
         )
         growth = max(num_tokens(drawn, rows) / num_tokens(plain, rows) for rows in islice(sampler, 20))
-        return max(1, int(self.batch_tokens / growth))
+        return max(1, int(batch_tokens / growth))
 
     def transfer_batch_to_device(self, batch: Batch, device: torch.device, dataloader_idx: int) -> Batch:
         """Return the batch on a device, without waiting for a copy from pinned memory."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Literal, final
+from typing import Any, Literal, final
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus
 from seq2seq_attn.data.reading import orient, read_pairs
 from seq2seq_attn.data.splitting import clean_splits
+from seq2seq_attn.data.store.pair_source import file_identity
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.paths import demo_directory, given_path
 
@@ -54,6 +55,9 @@ class DemoCorpus(Corpus):
 
     def training_pairs(self) -> Iterator[list[tuple[str, str] | None]]:
         yield self.cleaning.normalize_pairs(self._pairs(self.files["train"]))
+
+    def training_identity(self) -> list[Any]:
+        return file_identity(self.folder / self.files["train"], verify=False)
 
     def _pairs(self, file: str) -> list[tuple[str, str]]:
         pairs = read_pairs(self.folder / file)

@@ -10,6 +10,7 @@ from typing import Annotated, final
 
 from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus, Split
 from seq2seq_attn.data.splitting import HELD_OUT
+from seq2seq_attn.data.store.shard import BLOCK_ROWS, SHARD_ROWS
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.text import num_words
 
@@ -62,10 +63,11 @@ class DocumentCorpus(Corpus):
                 "data.corpus.target_language="
             )
         warn_of_gaps(loaded.report.counts)
+        warn_of_blocks(loaded.splits)
         splits = {name: self._joined(name, split) for name, split in loaded.splits.items()}
         counts = {f"{name}: documents": len(split) for name, split in splits.items()}
         report = CleaningReport(loaded.report.counts | counts)
-        return replace(loaded, splits=splits, report=report, stored=None)
+        return replace(loaded, splits=splits, report=report, stored=None, stored_train=None)
 
     def _joined(self, name: str, split: Split) -> Split:
         runs = self._runs(name, split)
@@ -112,4 +114,15 @@ def warn_of_gaps(counts: Mapping[str, int]) -> None:
             log.warning(
                 f"data=documents joins sentences that are not neighbours, since others were taken from between them: "
                 f"{named}; give {ways_out}"
+            )
+
+
+def warn_of_blocks(splits: Mapping[str, Split]) -> None:
+    """Warn of splits of several shards, over which blocks of neighbours are spread in random order."""
+    for name, split in splits.items():
+        if split.shards is not None and len(split.shards) > 1:
+            log.warning(
+                f"data=documents joins sentences that are not neighbours where blocks of {BLOCK_ROWS:,} lines meet, "
+                f"since the {len(split):,} pairs of {name} are stored in such blocks, in random order; at most "
+                f"{SHARD_ROWS:,} pairs keep their order"
             )

@@ -55,7 +55,10 @@ class JsonLines(PairFile):
         lines, bad = decoded_lines(chunk.content)
         parsed = Parsed([], rejected_lines(self.path, chunk, bad))
         for number, line in enumerate(lines):
-            if number in bad or not line.strip():
+            if number in bad:
+                continue
+            if not line.strip():
+                parsed.blank.add(chunk.first + number)
                 continue
             fields = read_fields(line)
             texts = [fields] if isinstance(fields, Reason) else [text_of(fields, name) for name in self.names]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Annotated, Any, final
 
 import yaml
@@ -134,9 +135,16 @@ class MixtureCorpus(Corpus):
         return loaded
 
     def training_pairs(self) -> Iterator[list[tuple[str, str] | None]]:
+        yield from normalized_chunks(self._train, self.files.cleaning)
+
+    def training_identity(self) -> list[Any]:
+        return [source.identity(self.files.verify) for source in self._train]
+
+    @cached_property
+    def _train(self) -> list[PairSource]:
+        """The files of all corpora, also of those with weight 0."""
         corpora = read_corpora(self.corpora)
-        sources = [source for name, corpus in corpora.items() for source in self._sources(name, corpus)]
-        yield from normalized_chunks(sources, self.files.cleaning)
+        return [source for name, corpus in corpora.items() for source in self._sources(name, corpus)]
 
     def _sources(self, name: str, corpus: dict[str, Any]) -> list[PairSource]:
         """Return the readers of the files of a corpus."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import final
+from typing import Any, final
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus
 from seq2seq_attn.data.download import fetch
 from seq2seq_attn.data.reading import read_parallel
 from seq2seq_attn.data.splitting import clean_splits
+from seq2seq_attn.data.store.pair_source import file_identity
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.paths import given_path
 
@@ -61,8 +62,13 @@ class Multi30kCorpus(Corpus):
         return LoadedCorpus(splits, CleaningReport(counts), *languages)
 
     def training_pairs(self) -> Iterator[list[tuple[str, str] | None]]:
-        files = (self._file("train", language) for language in (self.source_language, self.target_language))
-        yield self.cleaning.normalize_pairs(read_parallel(*files))
+        yield self.cleaning.normalize_pairs(read_parallel(*self._training_files()))
+
+    def training_identity(self) -> list[Any]:
+        return [file_identity(file, verify=False) for file in self._training_files()]
+
+    def _training_files(self) -> list[Path]:
+        return [self._file("train", language) for language in (self.source_language, self.target_language)]
 
     def _file(self, split: str, language: str) -> Path:
         name = f"{split}{self.suffix}.{language}"

@@ -9,6 +9,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, final
 
@@ -94,13 +95,17 @@ class ParallelCorpus(Corpus):
                 "data=parallel needs data.train=[SOURCE,TARGET] or data.train=FILE, a .tsv, .csv, .jsonl, .parquet or "
                 ".arrow file; an evaluation needs data.test=FILE alone"
             )
-        given = self.files["train"]
-        return self.load_with([] if given is None else pair_sources(given, "data.train", self.columns, self.languages))
+        return self.load_with([] if self.files["train"] is None else self._train)
 
     def training_pairs(self) -> Iterator[list[tuple[str, str] | None]]:
-        yield from normalized_chunks(
-            pair_sources(self.files["train"], "data.train", self.columns, self.languages), self.cleaning
-        )
+        yield from normalized_chunks(self._train, self.cleaning)
+
+    def training_identity(self) -> list[Any]:
+        return [source.identity(self.verify) for source in self._train]
+
+    @cached_property
+    def _train(self) -> list[PairSource]:
+        return pair_sources(self.files["train"], "data.train", self.columns, self.languages)
 
     def load_with(
         self, train: list[PairSource], mixture: Mixture | None = None, before: Sequence[PairSource] | None = None
@@ -117,6 +122,8 @@ class ParallelCorpus(Corpus):
             given = self.files[split]
             if given is not None:
                 sources[split] = pair_sources(given, f"data.{split}", self.columns, self.languages, before)
+        if not before and None in self.columns:
+            say_columns([table for files in sources.values() for table in files if isinstance(table, Table)])
         missing = [split for split, size in self.held_out.items() if train and split not in sources and size != 0]
         corpus = stored_corpus(
             sources,
@@ -185,6 +192,16 @@ def say_order(table: Table, first: Table | None) -> None:
         )
 
 
+def say_columns(tables: list[Table]) -> None:
+    """Warn that tables without a header are read by position, where no training file has told their columns."""
+    if tables and not any(table.has_header for table in tables):
+        source, target = (position + 1 for position in tables[0].positions)
+        log.warning(
+            f"{tables[0].path} has no header; column {source} is read as the source and {target} as the target "
+            "(data.source_column and data.target_column choose others)"
+        )
+
+
 def normalized_chunks(sources: list[PairSource], cleaning: Cleaning) -> Iterator[list[tuple[str, str] | None]]:
     """Yield the pairs of these files chunk by chunk, normalised, and None for each rejected line.
 
@@ -195,16 +212,16 @@ def normalized_chunks(sources: list[PairSource], cleaning: Cleaning) -> Iterator
         header = isinstance(source, PairFile) and source.has_header
         for chunk in source.chunks():
             parsed, first = source.parse(chunk), chunk.first + (header and chunk.first == 1)
-            rows = len(parsed.pairs) + len(parsed.rejected)
-            rejected = {line - first for _, line, _ in parsed.rejected}
+            rejected = {line for _, line, _ in parsed.rejected}
             if rejected and isinstance(source, CsvFile):  # whose rows may take several lines
                 file, line, reason = parsed.rejected[0]
                 raise UserError(
                     f"{file}, line {line}: {reason}; guided_alignment.links=FILE needs a pair in every row of a CSV "
                     "file: correct the row"
                 )
+            lines = range(first, first + len(parsed.pairs) + len(rejected) + len(parsed.blank))
             pairs = iter(cleaning.normalize_pairs(parsed.pairs))
-            yield [None if at in rejected else next(pairs) for at in range(rows)]
+            yield [None if line in rejected else next(pairs) for line in lines if line not in parsed.blank]
 
 
 def aligned(sides: list[str], option: str) -> list[PairSource]:

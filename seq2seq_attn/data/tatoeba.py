@@ -6,13 +6,14 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, final
+from typing import Annotated, Any, final
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus
 from seq2seq_attn.data.download import fetch
 from seq2seq_attn.data.reading import orient, read_pairs
 from seq2seq_attn.data.splitting import clean_splits
+from seq2seq_attn.data.store.pair_source import file_identity
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import replacing
 from seq2seq_attn.paths import given_path
@@ -64,6 +65,9 @@ class TatoebaCorpus(Corpus):
     def training_pairs(self) -> Iterator[list[tuple[str, str] | None]]:
         pairs = orient(read_pairs(self._file())[: self.num_pairs], self.source_language, self.target_language)
         yield self.cleaning.normalize_pairs(pairs)
+
+    def training_identity(self) -> list[Any]:
+        return [self.num_pairs, *file_identity(self._file(), verify=False)]
 
     def _file(self) -> Path:
         if self.path is not None:

@@ -14,7 +14,7 @@ from typing import NamedTuple, final
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int64, Integer, UInt64
+from jaxtyping import Bool, Int64, Integer, UInt16, UInt64
 from sentencepiece import SentencePieceProcessor
 from torch import Tensor
 
@@ -123,9 +123,12 @@ def is_complete(folder: Path) -> bool:
 
 
 class FileLinks(NamedTuple):
-    """The links of a file, and of each of its lines the hash of the pair, the number of links and those of words."""
+    """The links of a file, and of each of its lines the hash of the pair, the number of links and those of words.
 
-    links: Int64[np.ndarray, "links 2"]
+    The numbers of words after the first 65,536 wrap around; their pairs get no links.
+    """
+
+    links: UInt16[np.ndarray, "links 2"]
     pairs: UInt64[np.ndarray, " lines"]
     counts: Int64[np.ndarray, " lines"]
     words: Int64[np.ndarray, "lines 2"]
@@ -201,7 +204,7 @@ def parse_links(file: Path, first: int, lines: list[bytes], pairs: list[tuple[st
             f"{sources} source and {targets} target words, counted from 0; correct the line, or give the file whose "
             "lines are those of data.train, source first"
         )
-    return FileLinks(links, pair_hashes(texts), counts, words)
+    return FileLinks(links.astype(np.uint16), pair_hashes(texts), counts, words)
 
 
 @final

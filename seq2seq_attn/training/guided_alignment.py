@@ -28,7 +28,7 @@ from seq2seq_attn.files import locked, sha256
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.paths import given_path
 
-FORMAT = 2  # of the stored links; those of another one are made anew
+FORMAT = 3  # of the stored links; those of another one are made anew
 
 
 @final
@@ -127,7 +127,7 @@ class GuidedAlignment:
         if self.links == "self":
             origin = [*map(sha256, self._checkpoints()), self.symmetrization, "by agreement"]
         elif self.links != "eflomal":
-            origin = [sha256(self._file())]
+            origin = [sha256(self._file()), reader.training_identity()]
         key = hashlib.sha256(json.dumps([FORMAT, corpus.fingerprint, *origin]).encode()).hexdigest()[:32]
         folder = given_path(cache_dir, "paths.cache_dir") / "links" / key
         with nullcontext() if is_complete(folder) else locked(folder / "lock"):

@@ -1,5 +1,6 @@
 """From a corpus to batches, through a tokenizer and the cache."""
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -86,6 +87,21 @@ def test_the_first_batches_of_an_evaluation_that_ends_early_are_not_the_shortest
     assert list(sampler) == list(sampler)
     sampler.set_epoch(1)
     assert length == [np.mean([len(corpus.splits["train"].sources[row]) for row in batch]) for batch in sampler]
+
+
+def test_a_validation_set_that_is_tested_too_is_limited_as_the_test_sets_are(corpus, tmp_path):
+    module = make(corpus, tmp_path, val_sentences=5)
+    module.eval_batch_tokens = 120
+    strategy = SimpleNamespace(root_device=torch.device("cpu"))
+    limits = {"limit_val_batches": 1.0, "limit_test_batches": 1.0, "overfit_batches": 0.0}
+    module.trainer = SimpleNamespace(world_size=1, global_rank=0, current_epoch=0, strategy=strategy, **limits)
+    shortest_first = list(module.test_dataloader()[2].batch_sampler)
+    module.trainer.limit_val_batches = 2
+    assert list(module.test_dataloader()[2].batch_sampler) == shortest_first
+    module.trainer.limit_test_batches = 2
+    spread = list(module.test_dataloader()[2].batch_sampler)
+    assert spread != shortest_first
+    assert sorted(spread) == sorted(shortest_first)
 
 
 def test_without_a_validation_split_there_is_no_loader(corpus, tmp_path):
@@ -220,6 +236,32 @@ def test_lightning_gets_new_batches_each_epoch_the_same_after_a_resume_and_every
     assert resumed.epochs == {2: whole.epochs[2]}
     trainer(tmp_path).test(resumed, datamodule=make(corpus, tmp_path), verbose=False)
     assert {name: sorted(rows) for name, rows in resumed.tested.items()} == {0: list(range(13)), 1: [0, 1]}
+
+
+def test_the_rest_of_an_epoch_needs_the_same_training_pairs_and_may_have_another_validation_set(
+    corpus, tmp_path, caplog
+):
+    module = make(corpus, tmp_path)
+    state = {"epoch": 0, "batch": 1, "corpus": corpus.fingerprint} | module._shape(module._sampler("train"))
+
+    def resume(splits, **read):
+        other = replace(corpus, splits=corpus.splits | splits)
+        options = {"batch_tokens": 512, "seed": 1, "cache_dir": str(tmp_path)}
+        data = TranslationDataModule(other, module.tokenizer, **options)
+        assert data._sampler("train").fingerprint == state["cuts"]
+        data.load_state_dict(state | read)
+
+    resume({})
+    assert not caplog.messages
+    resume({"val": split(range(500, 517))})
+    assert [line.partition(" with")[0] for line in caplog.messages] == ["The data is not that"]
+    reverse = {"train": split(range(210, -1, -1))}
+    resume(reverse, batch=0)
+    resume(reverse, batch=state["batches"])
+    with pytest.raises(UserError, match=r"^the run was stopped within an epoch, after 1 of .*; continue it with the "):
+        resume(reverse)
+    del state["pairs"]  # as in an earlier version
+    resume(reverse)
 
 
 @pytest.mark.parametrize(("name", "kind"), [("demo", DemoCorpus), ("tatoeba", TatoebaCorpus)])

@@ -73,6 +73,21 @@ def test_sentences_that_are_no_neighbours_are_warned_of(
     assert f"(1,200); give {way_out}" in message
 
 
+def test_sentences_that_are_stored_in_another_order_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    class Sharded(Counted):
+        def load(self) -> LoadedCorpus:
+            loaded = super().load()
+            train = replace(loaded.splits["train"], shards=(self.sentences - 40, 40))
+            return replace(loaded, splits={"train": train, "test": replace(train, shards=(self.sentences,))})
+
+    options = {"min_words": 11, "max_words": 23, "seed": 1, "source_language": "en", "target_language": "fr"}
+    DocumentCorpus(corpus=Sharded(97), **options).load()
+    assert caplog.messages == [
+        "data=documents joins sentences that are not neighbours where blocks of 2,048 lines meet, since the 97 pairs "
+        "of train are stored in such blocks, in random order; at most 524,288 pairs keep their order"
+    ]
+
+
 def test_the_included_documents_have_only_neighbours(caplog: pytest.LogCaptureFixture) -> None:
     built(composed("data=documents").data).load()
     assert not caplog.messages

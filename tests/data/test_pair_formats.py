@@ -396,6 +396,28 @@ def test_a_chunk_ends_at_a_number_of_bytes(name: str, tmp_path: Path, monkeypatc
     assert min(sizes[:-1]) > 3000
 
 
+@pytest.mark.parametrize("new", [pa.ipc.new_file, pa.ipc.new_stream])
+def test_a_large_batch_of_an_arrow_file_is_read_in_parts_and_cut_as_small_ones_are(
+    new: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(columnar_file, "CHUNK_LINES", 5)
+    table, found = pa.table({"en": [f"a {n}" for n in range(23)], "fr": [f"b {n}" for n in range(23)]}), []
+    for rows in (23, 3):
+        file = tmp_path / f"{rows}.arrow"
+        with new(str(file), table.schema) as writer:
+            writer.write_table(table, max_chunksize=rows)
+        source: Any = pair_file(file, (None, None), ("en", "fr"))
+        with source._open() as (_, batches):
+            assert max(len(batch) for batch, _ in batches(source.columns)) <= 5
+        chunks = list(source.chunks())
+        read = [chunk.read for chunk in chunks]
+        assert len(set(read)) == len(read) == 5
+        assert read == sorted(read)
+        assert file.stat().st_size - read[-1] < 20  # of the end of a stream
+        found.append([(chunk.first, source.parse(chunk).pairs) for chunk in chunks])
+    assert found[0] == found[1]
+
+
 def test_one_json_field_for_both_sides_is_refused(tmp_path: Path) -> None:
     file = write_lines(tmp_path / "a.jsonl", '{"en": "a", "fr": "b"}')
     assert refused(file, "fr", None) == (

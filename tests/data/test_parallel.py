@@ -427,6 +427,25 @@ def test_a_table_without_a_header_follows_a_table_and_says_so_but_no_parquet(
     assert not [line for line in caplog.messages if "has no header" in line]
 
 
+def test_an_evaluation_says_once_which_columns_of_tables_without_a_header_are_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lines = [f"1,{target},{source}" for source, target in PAIRS]
+    plain, headed = write(tmp_path / "plain.csv", lines), write(tmp_path / "headed.csv", ["n,fr,en", *lines])
+    found = parallel(None, val=plain, test=[plain, plain]).splits["test"]
+    assert (found.sources[0], found.targets[0]) == ("1", PAIRS[0][1])
+    said = [line for line in caplog.messages if "has no header" in line]
+    assert said == [
+        f"{plain} has no header; column 1 is read as the source and 2 as the target (data.source_column and "
+        "data.target_column choose others)"
+    ]
+    caplog.clear()
+    parallel(None, test=headed)
+    parallel(None, test=plain, source_column=3, target_column=2)
+    parallel(plain, val=plain, test=plain)  # the direction that a training prints names the columns
+    assert not [line for line in caplog.messages if "has no header" in line]
+
+
 def test_a_pair_of_single_matches_is_compared_too(tmp_path: Path) -> None:
     write(tmp_path / "train.en", ["one"])
     write(tmp_path / "dev.fr", ["deux"])

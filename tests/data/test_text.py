@@ -245,6 +245,12 @@ def test_texts_that_several_splits_have_are_said_of_one_sided_text(
     assert caplog.messages == ["1 of 4 texts of val are also in train, so its score is too optimistic"]
 
 
+def test_texts_whose_two_sides_are_one_are_counted_once(files: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (files / "val.txt").write_text("line 3\nanother\n", "utf-8")
+    load(files, f"data.train={files / 'a.txt'}", f"data.val={files / 'val.txt'}").one_sided()
+    assert caplog.messages == ["1 of 2 source sentences of val are also in train, so its score is too optimistic"]
+
+
 def test_the_field_named_text_is_read_also_where_the_first_record_has_none(tmp_path: Path) -> None:
     records = [{"text": None, "url": "u1"}, *({"text": f"text {n}", "url": f"u{n}"} for n in range(200))]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")

@@ -198,6 +198,19 @@ def test_lines_are_those_of_the_files_with_their_rejected_lines_and_without_a_he
         list(normalized_chunks(sources, Cleaning()))
 
 
+def test_blank_lines_between_json_records_are_no_lines_of_links(tmp_path: Path) -> None:
+    file = tmp_path / "pairs.jsonl"
+    file.write_text('\n{"en": "a", "fr": "x"}\n \n{"en": "b"}\n{"en": "c", "fr": "z"}\n\n[]\n', encoding="utf-8")
+    sources = pair_sources(str(file), "data.train", (None, None), ("en", "fr"))
+    assert list(normalized_chunks(sources, Cleaning())) == [[("a", "x"), None, ("c", "z"), None]]
+
+
+def test_links_of_a_file_take_the_room_that_they_have_when_stored(tmp_path: Path) -> None:
+    found = read(tmp_path, "65534-0\n0-0\n65536-0", ("a " * 65_535, "x"), ("b", "y"), ("c " * 65_537, "z"))
+    assert (found.links.dtype, found.links.tolist()) == (np.uint16, [[65_534, 0], [0, 0], [0, 0]])
+    assert found.words[:, 0].tolist() == [65_535, 1, 65_537]  # more words than are counted: no links of the last pair
+
+
 @pytest.mark.parametrize("model_type", ["unigram", "bpe", "char", "word"])
 def test_every_tokenizer_shows_the_words_of_the_text(model_type: str, tmp_path: Path) -> None:
     random = Random(2)

@@ -48,11 +48,13 @@ class Parsed:
 
     Attributes:
         others: the further references of each pair; empty: there are none.
+        blank: numbers of the lines between records, which are neither pairs nor rejected.
     """
 
     pairs: list[tuple[str, str]]
     rejected: list[tuple[str, int, str]] = field(default_factory=list)
     others: list[list[str]] = field(default_factory=list)
+    blank: set[int] = field(default_factory=set)
 
 
 class PairSource(ABC):

@@ -22,7 +22,14 @@ from seq2seq_attn.data.store.held_out import HeldOut, hold_out, num_shared
 from seq2seq_attn.data.store.pair_source import PairSource, RawChunk
 from seq2seq_attn.data.store.part import Part, all_hashes, clean_chunk, part_file
 from seq2seq_attn.data.store.rejected import MOST_REJECTED_LINES, reject
-from seq2seq_attn.data.store.shard import describe_shard, plan_shards, shard_file, write_given, write_shard
+from seq2seq_attn.data.store.shard import (
+    describe_shard,
+    num_shared_targets,
+    plan_shards,
+    shard_file,
+    write_given,
+    write_shard,
+)
 from seq2seq_attn.distributed.workers import Workers
 from seq2seq_attn.errors import UserError
 
@@ -38,7 +45,7 @@ def prepare_text(
     advance: Callable[[int], None],
     mixture: Mixture | None = None,
 ) -> dict[str, Any]:
-    """Write the shards of all splits to `folder`; return their rows and digests, and the counts of the cleaning.
+    """Write the shards of all splits to `folder`; return their rows, digests and shared targets, and the counts.
 
     Training pairs are cleaned; given validation and test pairs are only normalised, so that scores remain comparable.
 
@@ -91,9 +98,13 @@ def prepare_text(
         shards["train"] = list(workers.map(write_shard, writes))
     order = [split for split in dict.fromkeys(["val", "test", *given]) if split in [*given, *held_out.sentences]]
     shards |= {split: [describe_shard(shard_file(folder, split, 0))] for split in order}
+    shared = {}
+    if "train" in shards and not any(source.has_one_side for source in sources["train"]):
+        train_files = [shard_file(folder, "train", number) for number in range(len(shards["train"]))]
+        shared = {split: num_shared_targets(shard_file(folder, split, 0), train_files) for split in order}
     shutil.rmtree(temporary)
     report = {f"{split}: {step}": count for split, steps in counts.items() for step, count in steps.items()}
-    return {"shards": shards, "counts": report}
+    return {"shards": shards, "counts": report, "shared_targets": shared}
 
 
 def keep_pairs(

@@ -111,6 +111,14 @@ def text_bytes(texts: pa.LargeStringArray) -> memoryview:
     return memoryview(data)[fences[0] : fences[1]]
 
 
+def num_shared_targets(given: Path, train: list[Path]) -> int:
+    """Return how many rows of a shard have a target that is also in the shards of train."""
+    ours = read_table(given)["target"].combine_chunks()
+    theirs = (read_table(file)["target"] for file in train)
+    found = [texts.filter(compute.is_in(texts, value_set=ours)).unique() for texts in theirs]
+    return int(compute.is_in(ours, value_set=pa.concat_arrays(found)).true_count)
+
+
 def write_given(parts: list[Part], file: Path) -> None:
     """Write all rows in order, each with its own references, even equal ones: so others score, too.
 

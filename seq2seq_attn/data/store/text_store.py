@@ -175,13 +175,18 @@ def stored_corpus(
     splits = {split: open_split(folder, split, shards) for split, shards in about["shards"].items()}
     for split, rows in splits.items():
         warn_of_overlap(split, about["counts"].get(f"{split}: sources also in train", 0), len(rows))
-    digest = hashlib.sha256(json.dumps([languages, about["shards"]]).encode()).hexdigest()
+    digest, train_digest = (
+        hashlib.sha256(json.dumps([languages, shards]).encode()).hexdigest()
+        for shards in (about["shards"], about["shards"].get("train"))
+    )
     return LoadedCorpus(
         splits,
         CleaningReport(about["counts"]),
         *languages,
         origins,
         stored=digest,
+        stored_train=train_digest,
+        shared_targets=about.get("shared_targets", {}),  # not there if an earlier version prepared it
         copy_to=copy_to,
         num_processes=num_processes,
     )

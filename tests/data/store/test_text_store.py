@@ -318,3 +318,25 @@ def test_a_corpus_whose_record_is_cut_is_prepared_again(cut: bytes, tmp_path: Pa
     (record,) = (tmp_path / "cache").glob("*/corpus.json")
     record.write_bytes(cut)
     assert content(stored(source, tmp_path / "cache")) == whole
+
+
+@pytest.mark.usefixtures("small")
+def test_targets_that_are_also_in_train_are_said_of_one_sided_text(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    train = [(f"source {n}", f"text {n}") for n in range(200)]
+    val = [("one", "text 3"), ("two", "text 3"), ("three", "text 190"), ("four", "another text")]
+    corpus = stored({"train": [PairList(train)], "val": [PairList(val)]}, tmp_path, held_out=HeldOut({}, 1))
+    assert len(corpus.splits["train"].shards or ()) > 2
+    assert not caplog.messages
+    corpus.one_sided()
+    assert caplog.messages == ["3 of 4 texts of val are also in train, so its score is too optimistic"]
+
+
+def test_the_training_split_has_a_fingerprint_of_its_own(tmp_path: Path) -> None:
+    def corpus(train: Pairs, val: Pairs) -> LoadedCorpus:
+        return stored({"train": [PairList(train)], "val": [PairList(val)]}, tmp_path, held_out=HeldOut({}, 1))
+
+    one, other_val, other_order = (corpus(dirty(100)[::step], dirty(size)) for step, size in ((1, 5), (1, 6), (-1, 5)))
+    assert one.train_fingerprint == other_val.train_fingerprint != other_order.train_fingerprint
+    assert len({one.fingerprint, other_val.fingerprint, other_order.fingerprint}) == 3
