@@ -32,6 +32,7 @@ class Throughput(pl.Callback):
         self._logged = (0, 0, 0.0)
         self._start = 0.0
         self._uncounted: Tensor | None = None  # on the device, and of this process alone
+        self._begun: Tensor | None = None  # of an update that is not made yet, whose batches a resumed run reads again
 
     def state_dict(self) -> dict[str, Any]:
         self._count()
@@ -57,8 +58,12 @@ class Throughput(pl.Callback):
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int) -> None:
         real = batch.source_lengths.sum() + batch.target_lengths.sum()
         counts = torch.stack([real, real.new_full((), batch.source.numel() + batch.target_output.numel())])
-        self._uncounted = counts if self._uncounted is None else self._uncounted + counts
-        logs = trainer.global_step % trainer.log_every_n_steps == 0 and is_between_updates(trainer)
+        self._begun = counts if self._begun is None else self._begun + counts
+        is_whole = is_between_updates(trainer)
+        if is_whole:
+            self._uncounted = self._begun if self._uncounted is None else self._uncounted + self._begun
+            self._begun = None
+        logs = is_whole and trainer.global_step % trainer.log_every_n_steps == 0
         if logs:
             self._count()  # waits for the device, so its time belongs to these steps
         now = time.perf_counter()

@@ -24,6 +24,8 @@ PLAIN = (str, int, float, bool, type(None))
 PACKAGE = "seq2seq_attn"
 # Metrics that a saved configuration does not build: COMET's options name a command and a pickled model, AER's a file.
 NOT_TAKEN = frozenset({"seq2seq_attn.metric.comet.COMET", "seq2seq_attn.metric.aer.AER"})
+TYPED = ("metric", "data", "cleaning")  # a model is as large as its weights, and a search is checked where it is chosen
+DOWNLOADED = ("spm", "flores101", "flores200", "spBLEU-1K")  # tokenizers of sacreBLEU, as of 2.6
 
 
 def check_targets(node: Any, slot: str, file: Path, trust: Trust = ()) -> None:
@@ -129,14 +131,17 @@ def build(node: Any, slot: str, file: Path, trust: Trust = ()) -> Any:
     """Build the part that a checkpoint's options describe.
 
     Raises:
-        UserError: if they describe no part of this slot, or one that would run a program or read another file.
+        UserError: if they describe no part of this slot, or one that would run a program, or read or download another
+            file.
     """
     if refused := sorted(NOT_TAKEN.intersection(map(str, targets(node)))):
         raise UserError(f"{file} asks for {refused[0]}, whose options name a command or a file; it was not built")
     try:
         check_targets(node, slot, file, trust)
-        if slot == "metric":  # a model is as large as its weights, and a search is checked where it is chosen
+        if slot in TYPED:
             check(slot, node, object)
+        if slot == "metric":
+            check_tokenizer(node.get("tokenize"), file)
         part = instantiate(node, _convert_="all")
     except UserError:
         raise
@@ -147,3 +152,21 @@ def build(node: Any, slot: str, file: Path, trust: Trust = ()) -> Any:
     if not isinstance(part, get_class(SLOTS[slot][1])):
         raise UserError(f"{file} holds options that describe no {slot}; give a checkpoint that train.py wrote")
     return part
+
+
+def check_tokenizer(name: Any, file: Path | str, way_out: str = "metric.NAME.tokenize={} to evaluate") -> None:
+    """Refuse a tokenizer that sacreBLEU would download; one that it has downloaded before is only read.
+
+    Raises:
+        UserError: naming the tokenizer.
+    """
+    if name not in DOWNLOADED:
+        return
+    from sacrebleu.tokenizers.tokenizer_spm import SPM_MODELS  # a translation imports no metric
+    from sacrebleu.utils import SACREBLEU_DIR
+
+    if not Path(SACREBLEU_DIR, "models", Path(SPM_MODELS[name]["url"]).name).is_file():
+        raise UserError(
+            f"{file} asks for sacreBLEU's tokenizer {name}, which is not on this machine and was not downloaded; to "
+            f"download it, give {way_out.format(name)}"
+        )

@@ -16,11 +16,17 @@ import torch
 from torch import Tensor
 
 from seq2seq_attn.checkpoint.checkpoint_file import write_checkpoint
-from seq2seq_attn.checkpoint.load import find_checkpoint, read_checkpoint
+from seq2seq_attn.checkpoint.load import (
+    LANGUAGES,
+    check_saved_options,
+    find_checkpoint,
+    read_checkpoint,
+    read_tokenizer,
+)
 from seq2seq_attn.errors import UserError, reports_user_errors
-from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 KEPT = ("format", "config", "tokenizer")  # of the first checkpoint
+COMPARED = LANGUAGES | {"model": dict, "init_from": dict | None}  # options, and their types
 
 
 @reports_user_errors
@@ -102,10 +108,10 @@ def averaged(files: list[Path]) -> dict[str, Any]:
     Raises:
         UserError: if models or tokenizers differ.
     """
-    first = read_checkpoint(files[0])
+    first = read_averaged(files[0])
     totals, starts = {name: added(None, tensor) for name, tensor in first["state_dict"].items()}, {start_of(first)}
     for file in files[1:]:
-        other = read_checkpoint(file)
+        other = read_averaged(file)
         check_alike(files[0], first, file, other)
         starts.add(start_of(other))
         totals = {name: added(totals[name], tensor) for name, tensor in other["state_dict"].items()}
@@ -123,6 +129,13 @@ def averaged(files: list[Path]) -> dict[str, Any]:
     return {key: first[key] for key in KEPT} | {"state_dict": means, "averaged": [str(file) for file in files]}
 
 
+def read_averaged(file: Path) -> dict[str, Any]:
+    """Return a checkpoint with the options by which those of an average are compared."""
+    checkpoint = read_checkpoint(file)
+    check_saved_options(checkpoint["config"], COMPARED, file)
+    return checkpoint
+
+
 def start_of(checkpoint: dict[str, Any]) -> str:
     """Return what the first weights of a run are a function of."""
     config = checkpoint["config"]
@@ -137,7 +150,7 @@ def added(total: Tensor | None, tensor: Tensor) -> Tensor:
 
 
 def check_alike(a: Path, first: dict[str, Any], b: Path, other: dict[str, Any]) -> None:
-    fingerprints = {SentencePieceTokenizer.from_state(c["tokenizer"]).fingerprint for c in (first, other)}
+    fingerprints = {read_tokenizer(c["tokenizer"], file).fingerprint for file, c in ((a, first), (b, other))}
     if len(fingerprints) != 1:
         raise UserError(f"{a} and {b} have different tokenizers; give checkpoints of one run")
     directions = {

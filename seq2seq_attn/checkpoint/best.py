@@ -30,7 +30,7 @@ def load_best(trainer: Any, module: Any, datamodule: Any, folder: Path) -> None:
     if not validated:
         with counting_from_0(trainer):
             metrics = trainer.validate(module, datamodule=datamodule, verbose=False)  # nothing if limit_val_batches=0
-        if not had_best or improves(kept, metrics):
+        if not had_best or trainer.strategy.broadcast(improves(kept, metrics)):
             if kept is not None and kept.save_top_k and metrics and kept.monitor in metrics[0]:
                 remember(kept, best, trainer.callback_metrics[kept.monitor])
             trainer.save_checkpoint(best)

@@ -35,7 +35,7 @@ class ExactResume(pl.Callback):
     A checkpoint is taken between two batches, before, within or after a validation. Lightning guesses from its counters
     which it was, and is wrong for the first two, so they are saved as it understands them. A validation that had begun
     is run again from its first batch. Batches whose gradients were accumulated for an update that was not made yet are
-    trained on again, since no checkpoint has gradients.
+    trained on again, since no checkpoint has gradients; the baseline of hard attention is saved as it was before them.
     """
 
     def __init__(self) -> None:
@@ -44,11 +44,14 @@ class ExactResume(pl.Callback):
         self._changes: list[Change] = []
         self._scheduled: int | None = None
         self._surplus: list[Path] = []
+        self._baseline: dict[str, torch.Tensor] = {}  # before the batches of the update that was begun last
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         loops = checkpoint["loops"]["fit_loop"]
         progress, done = loops["epoch_loop.batch_progress"], batches_of_updates(trainer)
         begun = self._validating and done == progress["current"]["processed"]  # or else it comes again with its batch
+        if done < progress["current"]["processed"]:
+            checkpoint["state_dict"] |= self._baseline
         count_whole_updates(progress, done)
         validation = loops["epoch_loop.val_loop.batch_progress"]
         for count in ("total", "current"):
@@ -107,26 +110,37 @@ class ExactResume(pl.Callback):
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         if self._loaded:  # nothing was left to train, and a checkpoint will be saved
             self._begin(trainer, pl_module)
+        self._delete_surplus(trainer)
 
     def _begin(self, trainer: Any, pl_module: Any) -> None:
-        """Put in force what was loaded: from here on nothing refuses the run."""
+        """Put in force what was loaded."""
         restore_metrics(trainer, self._loaded.get("metrics", {}))
         if self._scheduled is not None:
             reschedule(trainer, self._scheduled, pl_module.first_groups)
         if self._changes:
             say_changes(self._changes, trainer, pl_module)
+        self._loaded, self._changes, self._scheduled = {}, [], None
+
+    def _delete_surplus(self, trainer: Any) -> None:
+        """Delete the files that the run does not keep, once the callbacks have begun the training without an error."""
         if self._surplus and trainer.is_global_zero:
             delete(self._surplus, trainer.global_step)
-        self._loaded, self._changes, self._scheduled, self._surplus = {}, [], None, []
+        self._surplus = []
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
+        self._delete_surplus(trainer)
         correct_counters(trainer)
+        if batches_of_updates(trainer) == trainer.fit_loop.epoch_loop.batch_progress.current.processed:
+            baseline = pl_module.reinforce.state_dict(prefix="reinforce.")
+            self._baseline = {name: value.clone() for name, value in baseline.items()}
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         trainer.fit_loop._restarting = False  # see correct_counters
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
         self._validating = trainer.state.fn == "fit"
+        if not trainer.sanity_checking:
+            self._delete_surplus(trainer)
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         self._validating = False
@@ -145,7 +159,8 @@ def adopt_files(callback: Any, checkpoint: dict[str, Any], trainer: Any) -> list
     follow_folder(state, callback.dirpath)
     kept = state["best_k_models"]
     gone = trainer.strategy.broadcast([file for file in kept if not Path(file).exists()])
-    if is_without_best(state, step) or (kept and len(gone) == len(kept)):
+    without_best = trainer.strategy.broadcast(trainer.is_global_zero and is_without_best(state, step))
+    if without_best or (kept and len(gone) == len(kept)):
         checkpoint["callbacks"].pop(callback.state_key)
         return later
     return later + forget(state, callback, gone)

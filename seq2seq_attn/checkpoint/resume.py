@@ -114,12 +114,14 @@ def results_of_complete(composed: DictConfig, run_dir: Path) -> dict[str, Any] |
 
 def makes_another_run(change: Change) -> bool:
     """Whether the results of a run are those of another with this option; one that it did not have yet is none."""
-    if change.old is None:
-        return False
-    if change.key in (*FIXED, *CHOOSING):
-        return True
+    return makes_another_model(change) or (change.old is not None and change.key in (*FIXED, *CHOOSING))
+
+
+def makes_another_model(change: Change) -> bool:
+    """Whether weights were trained in another model than the options describe, whose shapes may be the same."""
     is_share = isinstance(change.old, float) or isinstance(change.new, float)  # such as dropout
-    return change.key.partition(".")[0] in OF_MODEL and not is_share and not change.key.endswith(".backend")
+    may_change = change.old is None or is_share or change.key.endswith(".backend")
+    return change.key.partition(".")[0] in OF_MODEL and not may_change
 
 
 def plain(config: Any) -> dict[str, Any]:

@@ -31,6 +31,7 @@ from rich.table import Table
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest, Result
 
+from seq2seq_attn.checkpoint.admitted import check_tokenizer
 from seq2seq_attn.comparison.draw import STYLE
 from seq2seq_attn.comparison.page import check_page
 from seq2seq_attn.comparison.sentence_page import sentence_page
@@ -144,6 +145,8 @@ def metric_of(name: str, systems: Sequence[System], tokenize: str | None = None,
         tokenize = "none" if "detok" in options else options.get("tok") or tokenizer_of(language_of(systems))
         known = [known for known in BLEU.TOKENIZERS if tokenize.startswith(known)]  # as in ja-mecab-0.996-IPA
         tokenize = max(known, key=len, default=tokenize)
+        if evaluated is not None:
+            check_tokenizer(tokenize, evaluated.name, "--tokenize {}")
     return scorer_of(lowercase=options.get("case") == "lc" if lowercase is None else lowercase, tokenize=tokenize)
 
 

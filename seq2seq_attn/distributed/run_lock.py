@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.distributed.rank_overrides import is_first
 from seq2seq_attn.errors import EXIT_CODE, UserError
-from seq2seq_attn.files import read_json
+from seq2seq_attn.files import read_json, regular
 
 LOCK = "run.lock"
 PROVENANCE = "provenance.json"
@@ -96,6 +96,8 @@ class RunLock(Callback):
         try:
             UNTIL_EXIT.enter_context(only_process_in(folder))
             check_folder(config, folder)
+            if config.hydra.output_subdir is not None:
+                check_hydra(folder, subfolder)
             check_log(folder / f"{config.hydra.job.name}.log")
         except UserError as error:  # Hydra would turn it into a warning
             print(error, file=sys.stderr)
@@ -125,6 +127,25 @@ def check_folder(config: DictConfig, folder: Path) -> None:
 def is_in(file: Path, folder: Path) -> bool:
     """Return whether a file or folder, links followed, is a folder or in it."""
     return file.resolve().is_relative_to(folder.resolve())
+
+
+def check_hydra(folder: Path, subfolder: Path) -> None:
+    """Refuse to let Hydra replace what it has recorded of another program; all of its records here name this package.
+
+    A start that was killed may have left a part of them.
+
+    Raises:
+        UserError: naming the file.
+    """
+    file = folder / subfolder / "hydra.yaml"
+    try:
+        recorded = regular(file).read_text("utf-8", errors="replace").strip()
+    except OSError:  # mostly, that there is none
+        return
+    if recorded and "seq2seq_attn" not in recorded and not is_of_run(folder):
+        raise UserError(
+            f"{file} was written by another program that uses Hydra, and would be replaced; give another hydra.run.dir"
+        )
 
 
 def check_log(file: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,10 @@ from hydra.utils import instantiate
 from omegaconf import DictConfig, ListConfig, OmegaConf, open_dict
 from pytorch_lightning.callbacks import RichProgressBar
 
-from seq2seq_attn.checkpoint.admitted import NOT_TAKEN, targets
+from seq2seq_attn.checkpoint.admitted import NOT_TAKEN, Trust, build, check_tokenizer, targets
 from seq2seq_attn.checkpoint.load import Loaded, check_saved_options
 from seq2seq_attn.data.cleaning import cleaning_options
-from seq2seq_attn.data.corpus import LoadedCorpus
+from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.data.splitting import HELD_OUT, warn_of_decomposed, with_test_set
 from seq2seq_attn.distributed.run_lock import check_holds_no_run, only_process_in
@@ -33,7 +33,7 @@ from seq2seq_attn.inference.precision import precision_plugin
 from seq2seq_attn.metric.attention import AttentionFigures
 from seq2seq_attn.metric.confidence import check_bootstrap
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
-from seq2seq_attn.options import EVALUATE, check_options, key_of, typed
+from seq2seq_attn.options import EVALUATE, TRAIN, check, check_options, key_of, typed
 from seq2seq_attn.paths import conf_directory
 from seq2seq_attn.process import quieten
 from seq2seq_attn.text import printable
@@ -44,7 +44,7 @@ from seq2seq_attn.training.translation_module import TranslationModule
 
 RUN_OPTIONS = {  # that an evaluation takes from the run, and their types
     "metric": dict, "choices": dict, "trainer.precision": (str, int), "seed": int, "batch_tokens": int,
-    "label_smoothing": (int, float),
+    "label_smoothing": (int, float), "eval_batch_tokens": (int, type(None)),
 }  # fmt: skip
 DEFAULT_METRICS = ("bleu", "chrf", "ter")  # of evaluate.yaml
 
@@ -64,25 +64,27 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
         torch.set_num_threads(config.num_threads)
     paths = [config.ckpt_path] if isinstance(config.ckpt_path, str) else list(config.ckpt_path)
     trust = config.get("trust") or ()
-    models = load_models(paths, config.device, trust if isinstance(trust, str) else list(trust))
+    trust = trust if isinstance(trust, str) else list(trust)
+    models = load_models(paths, config.device, trust)
     scores_pairs, of_run = config.get("score") is not None, RUN_OPTIONS
     if scores_pairs:
         check_unread(config)
         given = {"trainer.precision": config.precision, "batch_tokens": config.batch_tokens}
         of_run = {name: RUN_OPTIONS[name] for name, value in given.items() if not value}
     check_saved_options(models.config, of_run, models.files[0])
+    check_values(models.config, of_run, models.files[0])
     precision = config.precision or models.config["trainer"]["precision"]
     precision_plugin(precision, models.device)  # which refuses what it cannot be
     run_dir = Path(config.paths.run_dir)
     with only_process_in(run_dir):
         check_holds_no_run(run_dir, "paths.run_dir")
         if not scores_pairs:
-            return evaluate_splits(config, models, run_dir)
+            return evaluate_splits(config, models, run_dir, trust)
         trainer = build_trainer(models.device, precision)
         return score(config, models, trainer.precision_plugin)
 
 
-def evaluate_splits(config: DictConfig, models: Models, run_dir: Path) -> dict[str, Any]:
+def evaluate_splits(config: DictConfig, models: Models, run_dir: Path, trust: Trust) -> dict[str, Any]:
     """Test the models, replace the results of an earlier evaluation of them in the folder, and return the report."""
     if models.config.get("objective") is not None:
         raise UserError(
@@ -97,9 +99,14 @@ def evaluate_splits(config: DictConfig, models: Models, run_dir: Path) -> dict[s
         if metric_is_chosen():
             raise UserError("a language model has no translations for metric= to compare; leave it out")
         chosen["metric"] = {}
+    if uses_run_data:
+        reader: Corpus = build(chosen["data"], "data", models.files[0], trust)
+    else:
+        reader = instantiate(chosen["data"], _convert_="all")
     check_metrics(chosen["data"], chosen["metric"])
+    check_downloads(chosen["metric"], config.metric, models.files[0])
     pl.seed_everything(models.config["seed"], workers=True, verbose=False)
-    corpus = with_test_set(instantiate(chosen["data"], _convert_="all").load())
+    corpus = with_test_set(reader.load())
     check_languages(corpus, models)
     splits = choose_splits(config.splits, corpus)
     if models.model.reads_source:
@@ -117,6 +124,29 @@ def evaluate_splits(config: DictConfig, models: Models, run_dir: Path) -> dict[s
     write_translations(run_dir, module, corpus)
     print_report(run_dir, report)
     return report
+
+
+def check_values(run: dict[str, Any], names: Iterable[str], file: Path) -> None:
+    """Refuse options of a run, also those of its metrics, that have no value of their types and ranges.
+
+    Raises:
+        UserError: naming the option and the checkpoint.
+    """
+    for name in names:
+        if name in TRAIN:
+            value = taken_metrics(run) if name == "metric" else run.get(name)
+            check(name, value, TRAIN[name], hint=f"; {file} holds this value, so use an intact file")
+
+
+def check_downloads(metrics: dict[str, Any], composed: DictConfig, file: Path) -> None:
+    """Refuse a tokenizer that the metrics of a run would have sacreBLEU download, unless it is chosen here, too.
+
+    Args:
+        composed: the metrics of the command line and the defaults.
+    """
+    for name, options in metrics.items():
+        if options.get("tokenize") != composed.get(name, {}).get("tokenize"):
+            check_tokenizer(options.get("tokenize"), file)
 
 
 def check_unread(config: DictConfig) -> None:
@@ -214,7 +244,7 @@ def choose(composed: DictConfig, run: dict[str, Any]) -> dict[str, Any]:
             with open_dict(composed):
                 cleaned.cleaning = cleaning  # the model reads other data as it was trained, and as translate.py does
     data: Any = OmegaConf.to_container(composed.data, resolve=True)
-    run_metrics = {name: options for name, options in run["metric"].items() if NOT_TAKEN.isdisjoint(targets(options))}
+    run_metrics = taken_metrics(run)
     metric = choose_metrics(composed.metric, run_metrics, uses_run_data=uses_run_data)
     return {
         "data": data,
@@ -224,6 +254,11 @@ def choose(composed: DictConfig, run: dict[str, Any]) -> dict[str, Any]:
         "precision": composed.precision or run["trainer"]["precision"],
         "choices": run["choices"] | ({"data": composed.choices.data} if composed.choices.data else {}),
     }
+
+
+def taken_metrics(run: dict[str, Any]) -> dict[str, Any]:
+    """Return the metrics of a run that an evaluation takes from it."""
+    return {name: options for name, options in run["metric"].items() if NOT_TAKEN.isdisjoint(targets(options))}
 
 
 def keep_to_this_machine(data: DictConfig, cache_dir: str) -> None:

@@ -14,6 +14,8 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.position.position_encoding import PositionEncoding
 from seq2seq_attn.position.relative_encoding import RelativeEncoding
 
+MOST_DISTANCE = 1_000_000  # a table of all distances, which no checkpoint holds, is in the memory of each layer
+
 
 @final
 class T5Position(PositionEncoding):
@@ -28,7 +30,7 @@ class T5Position(PositionEncoding):
 
     Raises:
         UserError: for an odd number of buckets or fewer than 4, or a `max_distance` that leaves no distance to the
-            logarithmic buckets.
+            logarithmic buckets, or above a million.
     """
 
     def __init__(
@@ -42,6 +44,8 @@ class T5Position(PositionEncoding):
                 f"position.max_distance={max_distance} must be above half of position.num_buckets={num_buckets}, the "
                 "distances that have a bucket of their own; use 128 and 32"
             )
+        if max_distance > MOST_DISTANCE:
+            raise UserError(f"position.max_distance={max_distance} must be at most {MOST_DISTANCE}; use 128")
         self.dim, self.num_buckets, self.max_distance = dim, num_buckets, max_distance
 
     def relative(self, *, num_heads: int, head_dim: int) -> RelativeEncoding:
@@ -82,8 +86,8 @@ class BucketBias(RelativeEncoding):
         super().__init__()
         self.causal = causal
         of_a_direction = num_buckets if causal else num_buckets // 2
-        buckets = [bucket_of(distance, of_a_direction, max_distance) for distance in range(max_distance + 1)]
-        self.register_buffer("buckets", torch.tensor(buckets), persistent=False)
+        buckets = bucket_of(torch.arange(max_distance + 1), of_a_direction, max_distance)
+        self.register_buffer("buckets", buckets, persistent=False)
         self.table = nn.Parameter(torch.empty(num_buckets, num_heads))
         nn.init.normal_(self.table, std=std)
 
@@ -101,15 +105,14 @@ class BucketBias(RelativeEncoding):
         return F.embedding(bucket, self.table).movedim(-1, -3)[None]
 
 
-def bucket_of(distance: int, num_buckets: int, max_distance: int) -> int:
-    """Return the bucket of a distance: its own in the first half of the buckets, then logarithmic ones.
+def bucket_of(distance: Int[Tensor, "..."], num_buckets: int, max_distance: int) -> Int[Tensor, "..."]:
+    """Return the buckets of distances: their own in the first half of the buckets, then logarithmic ones.
 
     From half = num_buckets / 2 on it is half + (num_buckets - half) log(distance / half) / log(max_distance / half),
     rounded down, and at most the last bucket.
     """
     half = num_buckets // 2
-    if distance < half:
-        return distance
-    share = math.log(distance / half) / math.log(max_distance / half)
+    share = (distance.clamp(min=half).double() / half).log() / math.log(max_distance / half)
     # a whole number must not be rounded to the one below
-    return min(num_buckets - 1, half + math.floor((num_buckets - half) * share + 1e-9))
+    logarithmic = half + ((num_buckets - half) * share + 1e-9).floor().long()
+    return torch.where(distance < half, distance, logarithmic.clamp(max=num_buckets - 1))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from seq2seq_attn.checkpoint.average import shapes
 from seq2seq_attn.checkpoint.checkpoint_file import is_checkpoint_of
-from seq2seq_attn.checkpoint.resume import CHOOSING, FIXED, LIMITS, OF_MODEL, Change, Resumed
+from seq2seq_attn.checkpoint.resume import CHOOSING, FIXED, LIMITS, OF_MODEL, Change, Resumed, makes_another_model
 from seq2seq_attn.distributed.run_lock import BEST
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.options import typed
@@ -53,7 +53,7 @@ def may_change_shapes(change: Change) -> bool:
 
 
 def check_changes(resumed: Resumed, run_dir: Path) -> None:
-    """Refuse changed options that cannot take effect in a resumed run, and limits that it has passed."""
+    """Refuse another model, options that cannot take effect in a resumed run, and limits that it has passed."""
     file, checkpoint, changed = resumed
     other_best = sorted((c for c in changed if c.key in CHOOSING), key=lambda change: CHOOSING.index(change.key))
     if other_best and is_checkpoint_of(file, run_dir):
@@ -64,6 +64,10 @@ def check_changes(resumed: Resumed, run_dir: Path) -> None:
             + ", or start a new run"
         )
     for change in changed:
+        if makes_another_model(change):
+            raise UserError(
+                f"{file} holds another model than the run to train, by {change}; leave it as it was, or start a new run"
+            )
         kinds = {change.old, change.new} if change.key == "scheduler._target_" else set()
         if change.key in FIXED or PLATEAU in kinds or starts_or_ends_momentum(change, checkpoint):
             raise UserError(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import glob
 import logging
 import math
+import os
+import re
 from collections.abc import Container
 from functools import partial
 from pathlib import Path
@@ -14,11 +17,14 @@ import torch
 from torch import nn
 
 from seq2seq_attn.attention.layer import AttentionLayer
+from seq2seq_attn.checkpoint.checkpoint_file import is_checkpoint_of
 from seq2seq_attn.checkpoint.resume import Resumed
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.distributed.rank_overrides import is_first
+from seq2seq_attn.distributed.run_lock import is_in
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.factory import named_arguments
+from seq2seq_attn.paths import given_path
 from seq2seq_attn.position.position_encoding import PositionEncoding
 from seq2seq_attn.search.limits import Limits
 from seq2seq_attn.training.check_config import is_one_sided
@@ -36,12 +42,36 @@ def check_run(module: TranslationModule, datamodule: TranslationDataModule, resu
         check_same_model(resumed, module)
         check_changes(resumed, Path(module.config["paths"]["run_dir"]))
         check_keeper(resumed, module.config)
+    check_kept_folders(module.config, resumed)
     check_validation(module.config, datamodule.corpus.splits)
     check_link_figure(module.config, datamodule.links)
     check_positions(module.model)
     check_lengths(module.model.max_length, datamodule.longest)
     if resumed is None and not is_one_sided(module.config):
         warn_of_limits(getattr(module.search, "limits", None), datamodule)
+
+
+def check_kept_folders(config: dict[str, Any], resumed: Resumed | None) -> None:
+    """Refuse to start a run that keeps checkpoints outside of its folder, where there are some of the same names.
+
+    Lightning would replace those of another run, and delete them as if they were its own.
+    """
+    run_dir = Path(config["paths"]["run_dir"])
+    continues = resumed is not None and is_checkpoint_of(resumed.file, run_dir)
+    if continues or not config["trainer"]["enable_checkpointing"]:
+        return
+    for name, callback in (config.get("callback") or {}).items():
+        counts_versions = callback.get("enable_version_counter") is not False
+        if counts_versions or callback.get("save_top_k") == 0 or callback.get("dirpath") is None:
+            continue
+        folder = given_path(callback["dirpath"], f"callback.{name}.dirpath")
+        names = re.sub(r"\{[^}]*\}", "*", glob.escape(callback.get("filename") or "{step}"))
+        found = sorted(glob.glob(os.path.join(glob.escape(str(folder)), f"{names}.ckpt")))
+        if found and not is_in(folder, run_dir):
+            raise UserError(
+                f"{found[0]} is another run's, and callback.{name}.dirpath={callback['dirpath']} would let this run "
+                "replace or delete it; give another folder, or leave dirpath as it is"
+            )
 
 
 def check_validation(config: dict[str, Any], splits: Container[str]) -> None:

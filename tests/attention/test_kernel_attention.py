@@ -202,6 +202,13 @@ def test_directions_do_not_depend_on_the_default_dtype() -> None:
     assert doubles.dtype == torch.float64
 
 
+def test_the_directions_of_an_outline_have_a_shape_alone() -> None:
+    with torch.device("meta"):
+        outline = orthogonal_directions(23, 7, (5, 1, 2))
+    assert outline.is_meta
+    assert outline.shape == (23, 7)
+
+
 def test_sums_of_the_greatest_features_are_finite_in_float32() -> None:
     assert 2.0**20 * 2.0**10 * torch.tensor(MAX_EXPONENT, dtype=torch.float32).exp() < torch.finfo(torch.float32).max
 

@@ -18,8 +18,10 @@ from small_run import assert_same_run, rows, run_here, weights
 
 from seq2seq_attn.callback.best_checkpoints import BestCheckpoints
 from seq2seq_attn.checkpoint.average import chosen
-from seq2seq_attn.checkpoint.exact_resume import forget, later_files
+from seq2seq_attn.checkpoint.best import load_best
+from seq2seq_attn.checkpoint.exact_resume import adopt_files, forget, later_files
 from seq2seq_attn.checkpoint.load import read_checkpoint
+from seq2seq_attn.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("quiet")
 KEPT = [  # two of each
@@ -132,6 +134,24 @@ def test_the_file_that_a_run_goes_on_from_is_not_deleted(tmp_path: Path, pairs: 
     assert file.exists()
 
 
+def test_a_start_that_is_refused_deletes_no_checkpoint(
+    tmp_path: Path, pairs: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(trainer: Any) -> None:
+        raise UserError("refused")
+
+    options = [*pairs, *KEPT, "trainer.limit_test_batches=0"]
+    run_here(tmp_path, *options, "trainer.max_epochs=2")
+    fewer = ["trainer.max_epochs=3", "callback.history.save_top_k=1", "resume=auto"]
+    with monkeypatch.context() as patched:
+        patched.setattr("seq2seq_attn.callback.autosave.check_states", refuse)
+        with pytest.raises(UserError, match="refused"):
+            run_here(tmp_path, *options, *fewer)
+    assert kept(tmp_path, "step=") == [3, 6]
+    run_here(tmp_path, *options, *fewer)
+    assert kept(tmp_path, "step=") == [9]
+
+
 @pytest.mark.slow
 def test_a_validation_after_the_last_update_is_one_of_those_that_are_kept(tmp_path: Path, pairs: list[str]) -> None:
     run_here(tmp_path, *pairs, *KEPT, "trainer.max_steps=5")
@@ -222,3 +242,43 @@ def test_files_of_later_steps_are_those_that_a_callback_names_itself(tmp_path: P
     assert later(ModelCheckpoint, "{step}", 1, tmp_path / "other") == []  # the folder may have files of several runs
     assert later(ModelCheckpoint, "best", 1, enable_version_counter=False) == []
     assert [later(BestCheckpoints, "best-{step}", number) for number in (0, -1)] == [[], []]
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_the_first_process_says_whether_the_best_checkpoint_is_gone(is_gone: bool, tmp_path: Path) -> None:
+    """This one does not see the file, as may happen on a shared disk."""
+    best = str(tmp_path / "checkpoints" / "best.ckpt")
+    state = {"dirpath": None, "best_model_path": best, "kth_best_model_path": best, "monitor": "val/bleu"}
+    state |= {"best_model_score": torch.tensor(7.0), "best_k_models": {best: torch.tensor(7.0)}}
+    checkpoint = {"callbacks": {"kept": state}, "global_step": 3}
+    answers = [[], is_gone]
+    strategy = SimpleNamespace(broadcast=lambda own: answers.pop(0))
+    trainer = SimpleNamespace(default_root_dir=str(tmp_path), is_global_zero=False, strategy=strategy)
+    callback = SimpleNamespace(
+        state_key="kept", dirpath=str(tmp_path / "checkpoints"), save_top_k=1, mode="max", filename="best"
+    )
+    assert adopt_files(callback, checkpoint, trainer) == []
+    assert (checkpoint["callbacks"] == {}) == is_gone
+
+
+def test_the_first_process_says_whether_the_last_validation_is_the_best(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All processes save together, or none does."""
+    for name in ("best.ckpt", "last.ckpt"):
+        (tmp_path / name).touch()
+    monkeypatch.setattr("seq2seq_attn.checkpoint.best.read_checkpoint", lambda file: {"state_dict": {}})
+    kept = SimpleNamespace(filename="best", best_model_score=3.0, monitor="val/bleu", mode="max", save_top_k=1)
+    saved: list[Path] = []
+    trainer = SimpleNamespace(
+        checkpoint_callbacks=[kept],
+        global_step=7,
+        callback_metrics={},
+        state=SimpleNamespace(fn=None),
+        strategy=SimpleNamespace(broadcast=lambda own: own if isinstance(own, tuple) else False),
+        validate=lambda *_, **__: [{"val/bleu": 5.0}],
+        save_checkpoint=saved.append,
+        fit_loop=SimpleNamespace(epoch_loop=SimpleNamespace(_batches_that_stepped=7)),
+    )
+    load_best(trainer, SimpleNamespace(validated_step=-1, load_state_dict=lambda state: None), None, tmp_path)
+    assert set(saved) == {tmp_path / "last.ckpt"}

@@ -39,6 +39,7 @@ def test_validations_are_summed_but_not_the_sanity_check(monkeypatch: pytest.Mon
 def test_a_run_that_resumes_within_an_epoch_does_not_count_the_time_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     ticks = iter([5000.0, 5003.0])
     monkeypatch.setattr("time.perf_counter", lambda: next(ticks))
+    monkeypatch.setattr(throughput, "is_between_updates", lambda trainer: True)
     callback = Throughput()
     trainer: Any = SimpleNamespace(global_step=7, log_every_n_steps=20)
     ids, lengths = torch.ones(2, 3, dtype=torch.long), torch.tensor([3, 2])
@@ -68,6 +69,17 @@ def test_tokens_of_both_sides_are_counted_and_padding_is_what_else_was_computed(
     # 11 tokens of 16 in each batch; two batches in 4 seconds, and two in 2
     padding = ("train/padding_share", pytest.approx(1 - 11 / 16))
     assert logged == [("train/tokens_per_second", 22 / 4), padding, ("train/tokens_per_second", 22 / 2), padding]
+
+
+def test_the_batches_of_an_update_that_is_not_made_are_not_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    trainer: Any = SimpleNamespace(global_step=7, log_every_n_steps=20)
+    ids, lengths = torch.ones(2, 3, dtype=torch.long), torch.tensor([3, 2])
+    batch = Batch(ids, lengths, ids == 1, ids, ids, lengths, ids == 1, lengths)
+    callback = Throughput()
+    for is_whole, counted in ((True, (10, 12)), (False, (10, 12)), (True, (30, 36))):
+        monkeypatch.setattr(throughput, "is_between_updates", lambda trainer, is_whole=is_whole: is_whole)
+        callback.on_train_batch_end(trainer, None, None, batch, 7)
+        assert callback.state_dict()["total"][:2] == counted
 
 
 def test_their_share_is_of_training_steps_and_validations_together() -> None:

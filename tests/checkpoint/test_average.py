@@ -199,6 +199,19 @@ def test_what_cannot_be_averaged_is_refused_in_a_sentence(tmp_path: Path, capsys
     assert not (tmp_path / "out.ckpt").exists()
 
 
+@pytest.mark.parametrize("option", ["data", "model"])
+def test_a_checkpoint_that_lacks_the_options_to_compare_is_a_sentence(
+    option: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_checkpoint(tmp_path / "a.ckpt")
+    checkpoint = write_checkpoint(tmp_path / "b.ckpt")
+    del checkpoint["config"][option]
+    torch.save(checkpoint, tmp_path / "b.ckpt")
+    for files in ("ab", "ba"):
+        said = refused(capsys, *(tmp_path / f"{name}.ckpt" for name in files), "--output", tmp_path / "out.ckpt")
+        assert f"b.ckpt holds no {option}" in said
+
+
 CALLBACKS = "callback=[seeding,throughput,checkpoint,autosave,history,early_stopping,validation_line]"
 HISTORY = (CALLBACKS, "callback.history.save_top_k=5")
 

@@ -6,6 +6,7 @@ import logging
 import math
 import re
 import shutil
+from contextlib import nullcontext
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
@@ -116,8 +117,11 @@ def test_a_run_that_goes_on_from_an_earlier_checkpoint_has_the_best_from_there_o
 def test_a_training_that_ends_within_an_update_goes_on_with_the_whole_update(
     last: int, steps: int, done: int, pairs: list[str], tmp_path: Path
 ) -> None:
-    """An epoch has 7 batches, of which the last is an update; the last batch of the second epoch is read again."""
-    given = [*pairs, "attention=bahdanau", "scheduler=constant", "trainer.accumulate_grad_batches=2"]
+    """An epoch has 7 batches, of which the last is an update; the last batch of the second epoch is read again.
+
+    The baseline of hard attention and the padding are of each batch once.
+    """
+    given = [*pairs, "scheduler=constant", "trainer.accumulate_grad_batches=2"]
     long, short = tmp_path / "long", tmp_path / "short"
     run_here(long, *given, "trainer.max_epochs=3")
     stop = f"+callback.stopped={{_target_:small_run.Stopped,epoch:1,batch:{last}}}"
@@ -131,6 +135,7 @@ def test_a_training_that_ends_within_an_update_goes_on_with_the_whole_update(
     assert trained[0][-7:] == trained[1][-7:]
     ours, theirs = (weights(folder, "last.ckpt") for folder in (short, long))
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert results(short)["padding_share"] == results(long)["padding_share"]
 
 
 def test_a_stop_that_min_epochs_puts_off_is_forgotten(pairs: list[str], tmp_path: Path) -> None:
@@ -202,6 +207,10 @@ def test_changed_options_take_effect_are_named_and_are_on_record(
             r"would replace .*best.ckpt, which was chosen without it; leave callback.checkpoint.every_n_epochs out, ",
         ),
         ("scheduler=plateau", r"^scheduler._target_=.*ReduceLROnPlateau cannot take effect"),
+        (
+            "attention/normalizer=sparsemax",
+            r"^\S+last.ckpt holds another model than the run to train, by attention.normalizer HardNormalizer → Spars",
+        ),
         ("callback=[seeding,autosave]", r"^callback.checkpoint, which has chosen .*best.ckpt, is missing or switched"),
         ("trainer.enable_checkpointing=false", r"^callback.checkpoint, which has chosen .*best.ckpt, is missing or"),
         (
@@ -326,6 +335,26 @@ def test_momentum_that_needs_a_state_of_its_own_does_not_begin_in_a_resumed_run(
     for old, new in ((0.0, 0.9), (0.9, 0.0)):
         with pytest.raises(UserError, match=f"^optimizer.momentum={new} cannot take effect in a resumed run"):
             check("RMSprop", old, new)
+
+
+@pytest.mark.parametrize(
+    ("change", "is_refused"),
+    [
+        (Change("attention.num_heads", 4, 8), True),  # with weights of the same shapes
+        (Change("feed_forward.activation", "relu", "gelu"), True),
+        (Change("attention.mix", {"_target_": "a.Mix"}, None), True),
+        (Change("attention.dropout", 0, 0.1), False),
+        (Change("self_attention.backend", "auto", "dense"), False),
+        (Change("attention.output_bias", None, False), False),  # an option that came after the checkpoint
+    ],
+)
+def test_an_option_of_the_model_does_not_change_in_a_resumed_run(
+    change: Change, is_refused: bool, tmp_path: Path
+) -> None:
+    resumed = Resumed(tmp_path / "a.ckpt", {"config": {"optimizer": {"_target_": "torch.optim.Adam"}}}, [change])
+    sentence = f"a.ckpt holds another model than the run to train, by {change}; leave it as it was, or start a new run"
+    with pytest.raises(UserError, match=f"{re.escape(sentence)}$") if is_refused else nullcontext():
+        check_changes(resumed, tmp_path)
 
 
 @pytest.mark.slow

@@ -259,3 +259,15 @@ def test_a_folders_name_is_no_markup_of_the_terminal(
     script.main([*map(str, folders), "--metrics", "bleu", "--resamples", "50"])
     said = capsys.readouterr().out
     assert all(said.count(str(folder)) == 1 + (folder == folders[0]) for folder in folders)
+
+
+def test_the_tokenizer_of_a_strangers_evaluation_is_not_downloaded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sacrebleu.utils.SACREBLEU_DIR", str(tmp_path / "models"))
+    folder = write(tmp_path / "a", GOOD)
+    (folder / "results.json").write_text('{"test/bleu_signature": "case:lc|tok:flores200"}')
+    with pytest.raises(
+        UserError, match=r"tokenizer flores200, which .* was not downloaded; to download it, give --tok"
+    ):
+        script.metric_of("bleu", [read_system(folder, "test")])

@@ -19,7 +19,15 @@ from omegaconf import DictConfig
 from small_run import run_here
 
 from seq2seq_attn.distributed import run_lock
-from seq2seq_attn.distributed.run_lock import LOCK, check_folder, check_log, is_locked, only_process_in, remove_unused
+from seq2seq_attn.distributed.run_lock import (
+    LOCK,
+    check_folder,
+    check_hydra,
+    check_log,
+    is_locked,
+    only_process_in,
+    remove_unused,
+)
 from seq2seq_attn.errors import UserError
 
 WRITTEN = (  # by a run
@@ -167,6 +175,34 @@ def test_files_that_hydra_has_written_into_its_folder_are_none_of_the_users_own(
     named = [f"hydra.run.dir={tmp_path / 'new'}", f"paths.run_dir={tmp_path}"]
     answer = done(ROOT / "train.py", *named, *nowhere, folder=tmp_path)
     assert answer.stderr.startswith(f"{tmp_path}/config.yaml was not written by a run, ")
+
+
+@pytest.mark.parametrize("command", ["train.py", "evaluate.py"])
+def test_what_hydra_has_recorded_of_another_program_is_not_replaced(command: str, tmp_path: Path) -> None:
+    (tmp_path / ".hydra").mkdir()
+    for name in ("config", "hydra", "overrides"):
+        (tmp_path / ".hydra" / f"{name}.yaml").write_text("hydra:\n  job:\n    name: other\n")
+    before = everything(tmp_path)
+    answer = done(ROOT / command, f"hydra.run.dir={tmp_path}", folder=ROOT)
+    assert {name: it for name, it in everything(tmp_path).items() if name != LOCK} == before
+    assert (answer.returncode, answer.stdout) == (2, "")
+    assert answer.stderr.startswith(f"{tmp_path}/.hydra/hydra.yaml was written by another program that uses Hydra, and")
+
+
+def test_the_records_of_ones_own_start_are_replaced(tmp_path: Path) -> None:
+    check_hydra(tmp_path, Path(".hydra"))
+    (tmp_path / ".hydra").mkdir()
+    nowhere = ["data=parallel", "data.train=nowhere.tsv", f"hydra.run.dir={tmp_path}"]
+    for _ in range(2):
+        assert "nowhere.tsv" in done(ROOT / "train.py", *nowhere, folder=ROOT).stderr
+    assert (tmp_path / ".hydra" / "hydra.yaml").exists()
+    (tmp_path / ".hydra" / "hydra.yaml").write_text("")  # killed
+    check_hydra(tmp_path, Path(".hydra"))
+    (tmp_path / ".hydra" / "hydra.yaml").write_text("job: {name: other}")
+    with pytest.raises(UserError, match="written by another program"):
+        check_hydra(tmp_path, Path(".hydra"))
+    (tmp_path / "provenance.json").write_text('{"command": [], "versions": {}}')
+    check_hydra(tmp_path, Path(".hydra"))
 
 
 def test_a_log_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:

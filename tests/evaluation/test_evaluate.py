@@ -390,3 +390,40 @@ def test_a_test_set_that_is_held_out_of_changed_data_is_refused_and_another_chan
         with pytest.raises(ReachedError):
             evaluate_changed(corpus, options, *overrides)
     assert not caplog.messages
+
+
+def with_options(run: Path, file: Path, **changed: dict[str, Any]) -> Path:
+    """The best checkpoint of a run, with other options."""
+    checkpoint = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)
+    for name, options in changed.items():
+        checkpoint["config"][name] |= options
+    torch.save(checkpoint, file)
+    return file
+
+
+def test_the_options_of_a_runs_data_have_the_bounds_of_ones_own(run: Path, tmp_path: Path) -> None:
+    file = with_options(run, tmp_path / "a.ckpt", data={"test_sentences": "5"})
+    with pytest.raises(UserError, match=r"^data.test_sentences=5 must be int \| null in \[0, 1000000\]"):
+        evaluated(tmp_path / "evaluation", f"ckpt_path={file}")
+
+
+def test_a_tokenizer_of_a_run_is_downloaded_only_if_the_command_line_names_it(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sacrebleu.utils.SACREBLEU_DIR", str(tmp_path))
+    monkeypatch.setattr(evaluation_module, "run_tests", reach)
+    bleu = {"_target_": "seq2seq_attn.metric.bleu.BLEU", "lowercase": False, "tokenize": "flores200"}
+    file = with_options(run, tmp_path / "a.ckpt", metric={"bleu": bleu})
+    given = (tmp_path / "evaluation", f"ckpt_path={file}")
+    sentence = (
+        rf"^{file} asks for sacreBLEU's tokenizer flores200, which is not on this machine and was not downloaded; to "
+        r"download it, give metric.NAME.tokenize=flores200 to evaluate$"
+    )
+    with pytest.raises(UserError, match=sentence):
+        evaluated(*given)
+    with pytest.raises(ReachedError):
+        evaluated(*given, "metric.bleu.tokenize=flores200")
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "flores200sacrebleuspm").touch()
+    with pytest.raises(ReachedError):
+        evaluated(*given)

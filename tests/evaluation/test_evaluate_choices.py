@@ -178,6 +178,19 @@ def test_a_run_whose_options_are_gone_or_of_another_type_is_a_sentence(option: s
                 evaluate(OmegaConf.create(config | {"score": "pairs.tsv"}))
 
 
+@pytest.mark.parametrize("order", ["6", 2 * 10**9])
+def test_the_options_of_a_runs_metric_have_the_bounds_of_ones_own(order: Any, tmp_path: Path) -> None:
+    run = write_checkpoint(tmp_path / "a.ckpt")
+    checkpoint = read_checkpoint(run)
+    chrf = {"_target_": "seq2seq_attn.metric.chrf.CHRF", "word_order": 0, "beta": 2, "lowercase": False}
+    checkpoint["config"] |= EVALUATED | {"metric": {"chrf": chrf | {"char_order": order}}}
+    torch.save(checkpoint, run)
+    config = {"ckpt_path": str(run), "device": "cpu", "num_threads": None, "precision": None, "batch_tokens": None}
+    sentence = rf"^metric.chrf.char_order={order} must be int in \[1, 1000\]; \S+a.ckpt holds this value, so use an int"
+    with pytest.raises(UserError, match=sentence):
+        evaluate(OmegaConf.create(config))
+
+
 def test_weights_of_a_training_that_diverged_are_not_evaluated(tmp_path: Path) -> None:
     run = write_checkpoint(tmp_path / "a.ckpt")
     checkpoint = read_checkpoint(run)

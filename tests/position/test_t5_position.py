@@ -39,19 +39,25 @@ def bucket(key: int, query: int, num_buckets: int, max_distance: int, causal: bo
 def test_the_sixteen_buckets_of_a_direction_begin_at_these_distances() -> None:
     # Powers of the root of 2 times 8: 11.3, 16, 22.6, 32, 45.3, 64, 90.5 and 128, which has no bucket any more.
     begins = [0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91]
-    for number, begin in enumerate(begins):
+    for number, begin in enumerate(torch.tensor(begins)):
         assert bucket_of(begin, 16, 128) == number
         assert begin == 0 or bucket_of(begin - 1, 16, 128) == number - 1
-    assert bucket_of(128, 16, 128) == 15
+    assert bucket_of(torch.tensor(128), 16, 128) == 15
 
 
 def test_the_thirty_two_buckets_of_a_decoder_begin_at_these_distances() -> None:
     # Powers of the sixteenth root of 8 times 16: 18.2, 20.8, 23.6, 26.9, 30.6, 34.9, 39.7, 45.3, 51.5, 58.7, ...
     begins = [*range(17), 19, 21, 24, 27, 31, 35, 40, 46, 52, 59, 67, 77, 87, 99, 113]
     assert len(begins) == 32
-    for number, begin in enumerate(begins):
+    for number, begin in enumerate(torch.tensor(begins)):
         assert bucket_of(begin, 32, 128) == number
         assert begin == 0 or bucket_of(begin - 1, 32, 128) == number - 1
+
+
+@pytest.mark.parametrize("sizes", [(4, 3), (10, 128), (32, 128), (64, 1000), (1024, 9973)])
+def test_every_distance_has_the_bucket_of_the_formula(sizes: tuple[int, int]) -> None:
+    part = bias(causal=True, num_buckets=sizes[0], max_distance=sizes[1])
+    assert part.buckets.tolist() == [bucket(0, distance, *sizes, causal=True) for distance in range(sizes[1] + 1)]
 
 
 @pytest.mark.usefixtures("double")
@@ -121,3 +127,5 @@ def test_buckets_that_do_not_fit_are_refused() -> None:
     )
     with pytest.raises(UserError, match=sentence):
         T5Position(dim=6, num_buckets=32, max_distance=16)
+    with pytest.raises(UserError, match=r"^position\.max_distance=1000001 must be at most 1000000; use 128$"):
+        T5Position(dim=6, num_buckets=32, max_distance=10**6 + 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,11 +14,13 @@ import pytorch_lightning as pl
 from configs import built, composed, model_of
 from omegaconf import OmegaConf
 
+from seq2seq_attn.checkpoint.resume import Resumed
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.search.limits import Limits
 from seq2seq_attn.training.check_run import (
     check_end,
     check_interval,
+    check_kept_folders,
     check_lengths,
     check_link_figure,
     check_positions,
@@ -65,6 +68,30 @@ def test_the_loss_of_links_is_no_figure_of_validation_pairs_without_links(option
     check_link_figure(config, {"train", "val"})
     with pytest.raises(UserError, match=r"^val/alignment_loss needs links of the validation pairs, and guided_alignme"):
         check_link_figure(config, {"train"})
+
+
+@pytest.mark.parametrize("name", ["history", "best_checkpoints"])
+def test_the_checkpoints_of_another_run_in_a_shared_folder_are_not_replaced(name: str, tmp_path: Path) -> None:
+    shared, run_dir = tmp_path / "shared", tmp_path / "run"
+    shared.mkdir()
+    (shared / "best-step=7.ckpt").touch()
+
+    def check(*overrides: str, resumed: Path | None = None) -> None:
+        given = (f"paths.run_dir={run_dir}", f"callback.{name}.dirpath={shared}", f"callback.{name}.save_top_k=2")
+        chosen = composed(*given, *overrides)
+        config = {key: OmegaConf.to_container(chosen[key], resolve=True) for key in ("paths", "trainer", "callback")}
+        check_kept_folders(config, None if resumed is None else Resumed(resumed, {}, []))
+
+    check(f"callback.{name}.save_top_k=0")
+    check(f"callback.{name}.filename='mine-{{step}}'")
+    check(f"callback.{name}.dirpath={tmp_path / 'other'}")
+    check("trainer.enable_checkpointing=false")
+    check(f"paths.run_dir={tmp_path}")  # where another check finds a run
+    check(resumed=run_dir / "checkpoints" / "last.ckpt")
+    sentence = rf"^{shared}/best-step=7.ckpt is another run's, and callback.{name}.dirpath={shared} would let this run"
+    for resumed in (None, tmp_path / "other" / "checkpoints" / "last.ckpt"):
+        with pytest.raises(UserError, match=sentence):
+            check(resumed=resumed)
 
 
 CONV = ["encoder@model.encoder=conv", "decoder@model.decoder=conv"]

@@ -139,3 +139,7 @@ def test_batches_with_noise_keep_to_the_budget(objective: str, run: Path) -> Non
     assert len(tokens) > 3
     assert max(tokens) <= 1.1 * 300
     assert max(tokens) > 0.7 * 300
+    data.eval_batch_tokens = 150
+    tokens = [batch.source.numel() + batch.target_input.numel() for batch in data.val_dataloader()]
+    assert len(tokens) > 1
+    assert 0.7 * 150 < max(tokens) <= 1.1 * 150

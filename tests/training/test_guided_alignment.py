@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -202,6 +203,53 @@ def test_links_of_a_file_or_a_run_that_has_changed_are_made_again(
         for _ in range(2):
             guided(links="self", runs=runs).prepare(reader, corpus, str(tmp_path))
             assert len(made) == number
+
+
+def test_links_of_a_file_belong_to_the_lines_of_the_training_file_as_it_is(tmp_path: Path) -> None:
+    train, links = tmp_path / "train.tsv", tmp_path / "train.links"
+    lines = [f"a {n}\tb {n}\n" for n in range(9)]
+    links.write_text("0-0\n" * len(lines), encoding="utf-8")
+    fingerprints = set()
+
+    def prepare() -> None:
+        config = compose_train(
+            "data=parallel", f"data.train={train}", "data.val_sentences=0", "data.test_sentences=0",
+            f"paths.cache_dir={tmp_path}",
+        )  # fmt: skip
+        reader: Any = built(config.data)
+        corpus = reader.load()
+        fingerprints.add(corpus.fingerprint)
+        assert guided(links=str(links)).prepare(reader, corpus, str(tmp_path))["train"].num_linked == len(lines)
+
+    train.write_text("".join(lines), encoding="utf-8")
+    prepare()
+    train.write_text("".join([*lines[:4], "\tno source\n", *lines[4:]]), encoding="utf-8")
+    with pytest.raises(UserError, match=r"train.links has 9 lines, and the training files have 10 pairs"):
+        prepare()
+    assert len(fingerprints) == 1  # cleaning drops the line
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("data=demo", "data.path={folder}"),
+        ("data=tatoeba", "data.path={folder}/train.tsv"),
+        ("data=multi30k", "data.path={folder}"),
+        ("data=parallel", "data.train={folder}/train.tsv"),
+        ("data=mixture", "data.corpora={{one: {{train: {folder}/train.tsv}}}}"),
+    ],
+)
+def test_each_reader_with_training_files_notices_other_ones(options: tuple[str, str], tmp_path: Path) -> None:
+    def identity(content: str) -> list[Any]:
+        for name in ("train.tsv", "train.en", "train.fr"):
+            (tmp_path / name).write_text(content, encoding="utf-8")
+            os.utime(tmp_path / name, (0, 0))
+        reader: Any = built(compose_train(*(option.format(folder=tmp_path) for option in options)).data)
+        return reader.training_identity()
+
+    before = identity("a\tb\n")
+    assert identity("a\tb\n") == before
+    assert identity("a\tb\nc\td\n") != before
 
 
 def run_of(folder: Path, name: str, *overrides: str) -> str:
