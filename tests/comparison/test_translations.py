@@ -268,6 +268,6 @@ def test_the_tokenizer_of_a_strangers_evaluation_is_not_downloaded(
     folder = write(tmp_path / "a", GOOD)
     (folder / "results.json").write_text('{"test/bleu_signature": "case:lc|tok:flores200"}')
     with pytest.raises(
-        UserError, match=r"tokenizer flores200, which .* was not downloaded; to download it, give --tok"
+        UserError, match=r"tokenizer flores200, which .* was not downloaded; .*, give --tokenize"
     ):
         script.metric_of("bleu", [read_system(folder, "test")])
