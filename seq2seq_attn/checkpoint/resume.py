@@ -120,7 +120,7 @@ def makes_another_run(change: Change) -> bool:
 def makes_another_model(change: Change) -> bool:
     """Whether weights were trained in another model than the options describe, whose shapes may be the same."""
     is_share = isinstance(change.old, float) or isinstance(change.new, float)  # such as dropout
-    may_change = change.old is None or is_share or change.key.endswith(".backend")
+    may_change = change.is_new or is_share or change.key.endswith(".backend")
     return change.key.partition(".")[0] in OF_MODEL and not may_change
 
 
@@ -135,16 +135,21 @@ def read_recorded(file: Path) -> dict[str, Any]:
 
 
 class Change(NamedTuple):
-    """An option by its whole key; None where it is not there."""
+    """An option by its whole key; None where it is not there.
+
+    Attributes:
+        is_new: whether the older configuration does not have it at all.
+    """
 
     key: str
     old: Any
     new: Any
+    is_new: bool = False
 
     def repeats(self, other: Change) -> bool:
         """Whether it is the same option of the same part, under another name."""
         names = [change.key.rpartition(".")[2] for change in (self, other)]
-        return (names[0], *self[1:]) == (names[1], *other[1:])
+        return (names[0], self.old, self.new) == (names[1], other.old, other.new)
 
     def __str__(self) -> str:
         return f"{self.key.removesuffix('._target_')} {self.shown(self.old)} → {self.shown(self.new)}"
@@ -182,12 +187,13 @@ def changes(saved: dict[str, Any], config: dict[str, Any]) -> list[Change]:
     ]
 
 
-def differences(old: Any, new: Any, key: str = "") -> Iterator[Change]:
+def differences(old: Any, new: Any, key: str = "", is_new: bool = False) -> Iterator[Change]:
     if isinstance(old, dict) and isinstance(new, dict):
         for name in dict.fromkeys([*old, *new]):
-            yield from differences(old.get(name), new.get(name), f"{key}.{name}" if key else str(name))
+            at = f"{key}.{name}" if key else str(name)
+            yield from differences(old.get(name), new.get(name), at, name not in old)
     elif old != new:
-        yield Change(key, old, new)
+        yield Change(key, old, new, is_new)
 
 
 def in_folders(node: Any, paths: dict[str, Any]) -> Any:

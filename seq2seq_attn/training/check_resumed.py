@@ -57,7 +57,7 @@ def check_changes(resumed: Resumed, run_dir: Path) -> None:
     file, checkpoint, changed = resumed
     other_best = sorted((c for c in changed if c.key in CHOOSING), key=lambda change: CHOOSING.index(change.key))
     if other_best and is_checkpoint_of(file, run_dir):
-        key, old, new = other_best[0]
+        key, old, new, _ = other_best[0]
         raise UserError(
             f"{key}={new} would replace {run_dir}/checkpoints/{BEST}, which was chosen "
             + (f"without it; leave {key} out" if old is None else f"with {key}={old}; give {key}={old}")

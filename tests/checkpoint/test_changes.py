@@ -341,11 +341,12 @@ def test_momentum_that_needs_a_state_of_its_own_does_not_begin_in_a_resumed_run(
     ("change", "is_refused"),
     [
         (Change("attention.num_heads", 4, 8), True),  # with weights of the same shapes
+        (Change("attention.num_heads", None, 8), True),  # null takes another number
         (Change("feed_forward.activation", "relu", "gelu"), True),
         (Change("attention.mix", {"_target_": "a.Mix"}, None), True),
         (Change("attention.dropout", 0, 0.1), False),
         (Change("self_attention.backend", "auto", "dense"), False),
-        (Change("attention.output_bias", None, False), False),  # an option that came after the checkpoint
+        (Change("attention.output_bias", None, False, is_new=True), False),  # which came after the checkpoint
     ],
 )
 def test_an_option_of_the_model_does_not_change_in_a_resumed_run(
@@ -355,6 +356,13 @@ def test_an_option_of_the_model_does_not_change_in_a_resumed_run(
     sentence = f"a.ckpt holds another model than the run to train, by {change}; leave it as it was, or start a new run"
     with pytest.raises(UserError, match=f"{re.escape(sentence)}$") if is_refused else nullcontext():
         check_changes(resumed, tmp_path)
+
+
+def test_an_option_that_was_null_is_not_one_that_came_later() -> None:
+    old, new = ({"attention": {"num_heads": None}}, {"attention": {"num_heads": 8, "output_bias": False}})
+    assert changes(old, new) == [
+        Change("attention.num_heads", None, 8), Change("attention.output_bias", None, False, is_new=True)
+    ]  # fmt: skip
 
 
 @pytest.mark.slow
