@@ -37,6 +37,7 @@ COLUMNS = (  # the key of a row or measurement, its title, unit and format
     ("peak_memory_bytes", "memory, MB", 1e6, ",.0f"),
     ("decode_sentences_per_second", "decoding, sentences/s", 1, ",.0f"),
 )
+TIMED = ("tokens_per_second", "peak_memory_bytes", "decode_sentences_per_second")
 PAGE = """\
 # Attentions in their homes
 
@@ -60,7 +61,7 @@ test_2016_flickr with greedy search and the weights that were best in validation
 - Loss is that of the test set per token, label smoothing not counted; entropy is that of the attention to the source.
 - AER is the alignment error rate of the attention to the source on the pairs of `seq2seq-attn align`, whose sentences
   are no captions. Speed and memory were measured apart, with nothing else on the machine, on one thread; processors:
-  {processors}. – is not measured.
+  {processors}. – is not measured, or on another processor than the home's usual attention.
 - BLEU: {signature}
 - Commits of the runs: {commits}
 
@@ -112,7 +113,7 @@ def write_page(runs: Path, homes: Sequence[str], page: Path, resamples: int) -> 
         if draw_maps(table, measures, picture):
             what = "Self-attention of the source" if table.name == "self" else "Attention to the source"
             maps[table.name] = MAPS.format(name=picture.name, what=what, seed=SEEDS[0])
-    page.write_text(text_of(tables, finished, measures, maps, page.stem, resamples), encoding="utf-8")
+    page.write_text(text_of(tables, finished, on_one_processor(measures), maps, page.stem, resamples), encoding="utf-8")
     differences = {
         table.name: {preset: difference._asdict() for preset, difference in table.differences.items()}
         for table in tables
@@ -154,6 +155,20 @@ def text_of(
         sections="\n".join(section(table, finished, measures, maps.get(table.name, "")) for table in tables),
         processors=processors(measures),
     )
+
+
+def on_one_processor(measures: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the measures without speed and memory of another processor than that of the home's usual attention."""
+    own: dict[str, str | None] = {}
+    timed = [row for row in measures if "tokens_per_second" in row]
+    for row in sorted(timed, key=lambda row: row["preset"] != HOMES[row["home"]].usual):
+        own.setdefault(row["home"], row.get("processor"))
+    return [
+        row
+        if row.get("processor") == own.get(row["home"])
+        else {key: value for key, value in row.items() if key not in TIMED}
+        for row in measures
+    ]
 
 
 def processors(measures: Sequence[dict[str, Any]]) -> str:

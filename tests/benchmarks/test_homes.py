@@ -17,7 +17,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 from training.test_tables import TINY, write_captions
 
-from scripts.benchmarks import draw_homes, home_runs, home_tables
+from scripts.benchmarks import draw_homes, home_runs, home_tables, write_homes_page
 from scripts.benchmarks import homes as script
 from scripts.benchmarks.home_runs import HOMES, SEEDS, Job
 from seq2seq_attn.alignment.gold import AlignedPair
@@ -458,3 +458,12 @@ def test_runs_with_other_vocabularies_are_not_compared() -> None:
     rows = [{"home": "conv", "preset": "none", "seed": seed, "updates": 3228 + seed} for seed in (1, 2)]
     with pytest.raises(UserError, match=r"^runs of conv have 3229 and 3230 updates, so their vocabularies differ"):
         home_tables.table_of("conv", rows, 10)
+
+
+def test_speeds_of_another_processor_than_that_of_the_usual_attention_are_not_shown() -> None:
+    rows = [
+        {"home": "self", "preset": preset, "processor": processor, "tokens_per_second": 2.0, "aer": 1.0}
+        for preset, processor in (("local", "new"), ("multihead", "old"), ("sparse", "old"))
+    ]
+    shown = write_homes_page.on_one_processor(rows)
+    assert shown == [{"home": "self", "preset": "local", "processor": "new", "aer": 1.0}, *rows[1:]]

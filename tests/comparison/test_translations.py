@@ -267,7 +267,5 @@ def test_the_tokenizer_of_a_strangers_evaluation_is_not_downloaded(
     monkeypatch.setattr("sacrebleu.utils.SACREBLEU_DIR", str(tmp_path / "models"))
     folder = write(tmp_path / "a", GOOD)
     (folder / "results.json").write_text('{"test/bleu_signature": "case:lc|tok:flores200"}')
-    with pytest.raises(
-        UserError, match=r"tokenizer flores200, which .* was not downloaded; .*, give --tokenize"
-    ):
+    with pytest.raises(UserError, match=r"tokenizer flores200, which .* was not downloaded; .*, give --tokenize"):
         script.metric_of("bleu", [read_system(folder, "test")])
