@@ -61,7 +61,8 @@ test_2016_flickr with greedy search and the weights that were best in validation
 - Loss is that of the test set per token, label smoothing not counted; entropy is that of the attention to the source.
 - AER is the alignment error rate of the attention to the source on the pairs of `seq2seq-attn align`, whose sentences
   are no captions. Speed and memory were measured apart, with nothing else on the machine, on one thread; processors:
-  {processors}. – is not measured, or on another processor than the home's usual attention.
+  {processors}. – is not measured, or was measured on another processor than the home's usual
+  attention.
 - BLEU: {signature}
 - Commits of the runs: {commits}
 

@@ -232,10 +232,10 @@ class Checked:
     def with_gradients(
         self, inputs: list[Tensor], mask: Bool[Tensor, "batch source"] | None, backend: str, **asked: Any
     ) -> list[Tensor]:
-        """Return the contexts of tokens that a backend computes, and the gradients of the inputs that have one."""
+        """Return the contexts of real tokens that a backend computes, and the gradients of the inputs that have one."""
         with changed(self.layer.attention, backend=backend):
             context = self.attend(inputs, mask, **asked).context
-        if self.is_self and mask is not None:  # the contexts of padding are nobody's
+        if self.is_self and mask is not None:  # nothing reads the contexts of padding
             context = context.masked_fill(~mask.unsqueeze(-1), 0.0)
         gradients = torch.autograd.grad(context.sin().sum(), inputs, allow_unused=True)
         return [context, *(x for x in gradients if x is not None)]

@@ -28,8 +28,7 @@ from seq2seq_attn.factory import build_part
 from seq2seq_attn.nn.heads import join_heads, split_heads
 from seq2seq_attn.nn.precision import at_least_float32
 from seq2seq_attn.nn.projections import glorot_projection
-
-MIN_NORM = 1e-6  # of queries and keys, by which they are divided
+from seq2seq_attn.nn.unit_length import unit_length
 
 
 @final
@@ -204,7 +203,7 @@ class DeltaAttention(LinearAttention):
 
     def _heads(self, projected: Float[Tensor, "batch length query_dim"]) -> Float[Tensor, "batch heads length width"]:
         """Cut projected queries or keys into heads, and L2-normalize their silu."""
-        return F.normalize(F.silu(split_heads(at_least_float32(projected), self.num_heads)), dim=-1, eps=MIN_NORM)
+        return unit_length(F.silu(split_heads(at_least_float32(projected), self.num_heads)))
 
     def _attend(
         self,

@@ -54,6 +54,7 @@ def key_mask(
 
 
 def one_row(mask: Tensor | None) -> Tensor | None:
+    """Return a mask that has one row for all queries as one for the sentence."""
     return mask[:, 0] if mask is not None and mask.dim() == 3 and mask.shape[1] == 1 else mask
 
 

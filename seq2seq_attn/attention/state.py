@@ -158,7 +158,7 @@ def append_mask(
 ) -> Bool[Tensor, "*rows before+after"]:
     if mask is None or new is None:
         raise UserError("a memory with a mask and one without cannot be joined; give both a mask, or neither")
-    if mask.dim() > 2 or new.dim() > 2:  # of the queries then, and of those now
+    if mask.dim() > 2 or new.dim() > 2:  # each is of its own queries
         raise UserError(
             f"masks of the shapes {tuple(mask.shape)} and {tuple(new.shape)} cannot be joined; give both for the "
             "sentence, (batch, source), and say by causal=True what a query may not see"

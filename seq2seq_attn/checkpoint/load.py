@@ -11,7 +11,7 @@ from torch import Tensor
 
 from seq2seq_attn.checkpoint.admitted import Trust, build, check_targets
 from seq2seq_attn.checkpoint.checkpoint_file import is_stored, read_tensors
-from seq2seq_attn.checkpoint.published import WEIGHTS, read_published
+from seq2seq_attn.checkpoint.published import PREFIX, WEIGHTS, read_published
 from seq2seq_attn.data.cleaning import cleaning_options
 from seq2seq_attn.distributed.run_lock import BEST, LAST
 from seq2seq_attn.errors import UserError
@@ -29,7 +29,6 @@ PUBLISHED_OPTIONS |= dict.fromkeys(
 )
 OF_CTRANSLATE2 = "seq2seq_attn.json"  # in a folder of `seq2seq-attn export ctranslate2`
 LARGEST = 2**24  # whole number among a model's options
-PREFIX = "model."  # of the weights of the model among all tensors of a checkpoint
 
 
 class Loaded(NamedTuple):

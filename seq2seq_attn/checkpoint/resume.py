@@ -118,7 +118,7 @@ def makes_another_run(change: Change) -> bool:
 
 
 def makes_another_model(change: Change) -> bool:
-    """Whether weights were trained in another model than the options describe, whose shapes may be the same."""
+    """Whether the weights belong to another model than the options now describe, even if all shapes are the same."""
     is_share = isinstance(change.old, float) or isinstance(change.new, float)  # such as dropout
     may_change = change.is_new or is_share or change.key.endswith(".backend")
     return change.key.partition(".")[0] in OF_MODEL and not may_change

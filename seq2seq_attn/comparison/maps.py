@@ -45,7 +45,7 @@ class Map(NamedTuple):
 
 
 def maps_of(rows: list[Row], kind: str, sentence: int) -> tuple[dict[str, Map], list[str]]:
-    """Return the map of each row by label, of the first seed that has one, and rows with maps of other sentences alone.
+    """Return the map of each row by label, of the first seed that has one, and the rows that have only other sentences.
 
     The numbers of sentences depend on a run's tokens. The first map is that of `sentence`, and the others are of the
     same text, whatever its number.
@@ -102,10 +102,10 @@ def arrays_of(file: Path, *names: str) -> list[np.ndarray] | None:
 
 
 def number_of(folder: Path, sentence: int, text: str) -> int | None:
-    """Return the number of the sentence with this text, `sentence` first; None if no map is of it."""
+    """Return the number of the sentence with this text, trying `sentence` first; None if no map is of it."""
     sources = {number: source_of(folder, number) for number in (sentence, *sorted(numbers_in(folder)))}
-    known = (number for number, source in sources.items() if source is not None and is_same(source, text))
-    return next(known, sentence if sources[sentence] is None else None)  # of maps of the target alone it is not known
+    known = (number for number, source in sources.items() if source is not None and may_match(source, text))
+    return next(known, sentence if sources[sentence] is None else None)  # maps of the target alone do not tell
 
 
 def source_of(folder: Path, number: int) -> str | None:
@@ -117,8 +117,8 @@ def source_of(folder: Path, number: int) -> str | None:
     return None
 
 
-def is_same(text: str, other: str) -> bool:
-    """Return whether two texts may be one sentence; what is unknown to a vocabulary stands for any characters."""
+def may_match(text: str, other: str) -> bool:
+    """Return whether two texts can be the same sentence; an unknown token matches any characters."""
     sides = [UNKNOWN.split(one) for one in (text, other)]
     if all(len(side) == 1 for side in sides):
         return text == other

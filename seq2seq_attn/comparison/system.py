@@ -33,7 +33,7 @@ class System(NamedTuple):
 
 
 def read_systems(paths: Sequence[Path], split: str) -> list[System]:
-    """Read translations of one test set; signatures of a folder say for all how many references a sentence has.
+    """Read translations of one test set; the signatures of any folder tell how many references a sentence has in all.
 
     Raises:
         UserError: as `read_system`.

@@ -5,8 +5,8 @@ Significance Tests for Machine Translation Evaluation"), both by sacreBLEU. Rand
 difference too, as the paper does and the command `sacrebleu` does not. The bootstrap finds a difference too easily: it
 centres absolute differences, and of two systems that are equally good it gives one in ten a p-value below 0.05. Each
 system is a folder of train.py or evaluate.py, or a `translations.tsv` of one; all must have translated the same test
-set. Metrics have the options of the evaluation of the first folder that has one, but of text that is tokenized already
-(metric=tokenized_text) BLEU counts the tokens, as its tokenized_bleu does. All references of a sentence count, and
+set. Metrics have the options of the evaluation of the first folder that has one, except that BLEU scores the tokens of
+tokenized text (metric=[tokenized_text]) as they are, as tokenized_bleu does. All references of a sentence count, and
 sentences may have different numbers of them. With --output, a page has the sentences whose translations differ, those
 with the largest difference of chrF first.
 """

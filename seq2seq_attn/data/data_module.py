@@ -232,7 +232,7 @@ class TranslationDataModule(pl.LightningDataModule):
         return isinstance(given, int) or given < 1.0
 
     def _stored_tokens(self, name: str) -> int:
-        """Return the budget of a split in tokens as they are stored, for which those of its batches, being more, fit.
+        """Return the budget of a batch in stored tokens, lowered where the batches that are made of them have more.
 
         Segmentations that are sampled in training are longer, and noise makes a source and a target of one text.
         """

@@ -193,7 +193,7 @@ def say_order(table: Table, first: Table | None) -> None:
 
 
 def say_columns(tables: list[Table]) -> None:
-    """Warn that tables without a header are read by position, where no training file has told their columns."""
+    """Warn that tables without a header are read by position, as no training file shows their columns."""
     if tables and not any(table.has_header for table in tables):
         source, target = (position + 1 for position in tables[0].positions)
         log.warning(

@@ -125,7 +125,7 @@ def is_complete(folder: Path) -> bool:
 class FileLinks(NamedTuple):
     """The links of a file, and of each of its lines the hash of the pair, the number of links and those of words.
 
-    The numbers of words after the first 65,536 wrap around; their pairs get no links.
+    Numbers of words above 65,535 wrap around; such pairs get no links.
     """
 
     links: UInt16[np.ndarray, "links 2"]

@@ -130,7 +130,7 @@ def is_in(file: Path, folder: Path) -> bool:
 
 
 def check_hydra(folder: Path, subfolder: Path) -> None:
-    """Refuse to let Hydra replace what it has recorded of another program; all of its records here name this package.
+    """Refuse to let Hydra replace its records of another program; those of this one name this package.
 
     A start that was killed may have left a part of them.
 
@@ -140,7 +140,7 @@ def check_hydra(folder: Path, subfolder: Path) -> None:
     file = folder / subfolder / "hydra.yaml"
     try:
         recorded = regular(file).read_text("utf-8", errors="replace").strip()
-    except OSError:  # mostly, that there is none
+    except OSError:  # usually because there is none
         return
     if recorded and "seq2seq_attn" not in recorded and not is_of_run(folder):
         raise UserError(

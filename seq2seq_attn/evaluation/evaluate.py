@@ -127,7 +127,7 @@ def evaluate_splits(config: DictConfig, models: Models, run_dir: Path, trust: Tr
 
 
 def check_values(run: dict[str, Any], names: Iterable[str], file: Path) -> None:
-    """Refuse options of a run, also those of its metrics, that have no value of their types and ranges.
+    """Refuse options of a run, those of its metrics included, whose values have wrong types or are out of range.
 
     Raises:
         UserError: naming the option and the checkpoint.
@@ -139,7 +139,7 @@ def check_values(run: dict[str, Any], names: Iterable[str], file: Path) -> None:
 
 
 def check_downloads(metrics: dict[str, Any], composed: DictConfig, file: Path) -> None:
-    """Refuse a tokenizer that the metrics of a run would have sacreBLEU download, unless it is chosen here, too.
+    """Refuse a tokenizer of a run's metrics that sacreBLEU would download, unless the command chooses it, too.
 
     Args:
         composed: the metrics of the command line and the defaults.

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import torch
 
 from seq2seq_attn.checkpoint.admitted import Trust
-from seq2seq_attn.checkpoint.load import PREFIX, Loaded, corpus_of, find_checkpoint, read_checkpoint, rebuild
+from seq2seq_attn.checkpoint.load import Loaded, corpus_of, find_checkpoint, read_checkpoint, rebuild
+from seq2seq_attn.checkpoint.published import PREFIX
 from seq2seq_attn.checkpoint.same_text import check_cleaning, check_directions, direction_of
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
@@ -73,11 +74,11 @@ def load_models(paths: Sequence[str], device: str, trust: Trust = ()) -> Models:
         check_cleaning(files[0], first.config, file, other.config, "an ensemble")
     directions = [direction_of(str(file), one.config) for file, one in zip(files, loaded, strict=True)]
     check_directions(directions, "an ensemble needs one direction")
-    return join(files, loaded, chosen, corpora[0])
+    return as_models(files, loaded, chosen, corpora[0])
 
 
-def join(files: list[Path], loaded: Sequence[Loaded], device: torch.device, corpus: str | None) -> Models:
-    """Return models that fit each other as one."""
+def as_models(files: list[Path], loaded: Sequence[Loaded], device: torch.device, corpus: str | None = None) -> Models:
+    """Return one loaded model, or several as an ensemble."""
     first = loaded[0]
     model = first.model if len(loaded) == 1 else Ensemble([member.model for member in loaded]).eval()
     return Models(files, model, first.tokenizer, [member.config for member in loaded], device, corpus)
@@ -95,16 +96,16 @@ def pack(models: Models) -> bytes:
         for member, config in zip(models.members, models.configs, strict=True)
     ]
     stream = io.BytesIO()
-    torch.save({"files": list(map(str, models.files)), "checkpoints": checkpoints, "corpus": models.corpus}, stream)
+    torch.save({"files": list(map(str, models.files)), "checkpoints": checkpoints}, stream)
     return stream.getvalue()
 
 
 def unpack(packed: bytes, trust: Trust = ()) -> Models:
-    """Return the models that `pack` was given."""
+    """Return the models that were given to `pack`."""
     content = torch.load(io.BytesIO(packed), weights_only=True)
     files = list(map(Path, content["files"]))
     loaded = [rebuild(one, file, trust) for one, file in zip(content["checkpoints"], files, strict=True)]
-    return join(files, loaded, torch.device("cpu"), content["corpus"])
+    return as_models(files, loaded, torch.device("cpu"))
 
 
 def load_member(file: Path, trust: Trust) -> tuple[Loaded, str | None]:

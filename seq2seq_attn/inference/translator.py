@@ -8,7 +8,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 from html import escape
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard, TypeVar, final
 
@@ -140,7 +139,7 @@ class Translator:
         """
         paths = [str(path)] if isinstance(path, str | Path) else [str(one) for one in path]
         if num_processes < 1:
-            raise UserError(f"num_processes={num_processes} leaves nothing to translate with; use 1 or more")
+            raise UserError(f"num_processes={num_processes} must be at least 1; leave it out for one process")
         if num_processes > 1 and (engine != "torch" or choose_device(device).type != "cpu"):
             raise UserError(
                 f"num_processes={num_processes} is for engine=torch on a CPU; leave it out, or give device=cpu"
@@ -166,9 +165,9 @@ class Translator:
                 f"{models.files[0]} is pre-trained to restore text, and has not learned to translate; fine-tune it "
                 "with train.py init_from.run="
             )
-        packed = pack(models) if num_processes > 1 else b""  # before the engine converts the weights
+        packed = None if num_processes == 1 else pack(models)  # before the engine converts the weights
         ours = TorchEngine(models.model.to(models.device), models.tokenizer, models.device, precision)
-        several = ours if num_processes == 1 else ProcessEngine(ours, packed, trust, num_processes, precision)
+        several = ours if packed is None else ProcessEngine(ours, packed, trust, num_processes, precision)
         return cls(several, models.tokenizer, models.config)
 
     @cached_property
@@ -259,8 +258,8 @@ class Translator:
         """Return the log-probability of each token of given translations.
 
         A `Translation` of this model's tokenizer is scored by its own tokens, and a text by those that the tokenizer
-        gives it. A language model gives the log-probability of the translations alone: the texts are empty, or those
-        that it continued, whose translations begin with them.
+        gives it. A language model reads the translations alone: the texts are empty, or those that it has continued,
+        with which its translations begin.
 
         Args:
             batch_sentences, batch_tokens, max_source_tokens: as in `translate`.
@@ -275,8 +274,8 @@ class Translator:
             for number, (text, one) in enumerate(zip(texts, translations, strict=True)):
                 if text and isinstance(one, str):
                     raise UserError(
-                        f"text {number}, from 0, is not read by a language model, which scores its translation alone; "
-                        "give an empty text, and as the translation all that is scored"
+                        f"a language model does not read the texts, and number {number}, from 0, is not empty; give "
+                        "an empty text, and as its translation all that is to be scored"
                     )
             texts = [""] * len(texts)
         notes: list[list[str]] = [[] for _ in texts]
@@ -323,8 +322,8 @@ class Translator:
     ) -> Iterator[tuple[int, list[SlotMap]]]:
         """Yield the number of each text, the shortest first, and the maps of its translation.
 
-        The weights of a batch of at most `ATTENTION_TOKENS` are in memory at once. Translations are cut by the most
-        that the model reads alone.
+        The weights of a batch of at most `ATTENTION_TOKENS` are in memory at once. A translation is cut only where it
+        is longer than the model can read.
         """
         unread: list[list[str]] = [[] for _ in texts]
         sources = self._encode(self.tokenizer.encode_source, texts, max_source_tokens, unread)
@@ -406,15 +405,9 @@ class Translator:
 
     def _cut(self, rows: list[list[int]], most_tokens: int | None, notes: Sequence[list[str]]) -> list[list[int]]:
         """Cut rows of token ids to what the model reads; what is cut is noted."""
-        longest = self.engine.max_length
-        limits = [] if most_tokens is None else [(most_tokens, "max_source_tokens allows")]
-        if longest is not None:
-            limits.append((longest - 1, "the model has positions for"))
-        if not limits:
-            return rows
-        most, why = min(limits, key=itemgetter(0))
+        most, why = self._lowest(most_tokens, "max_source_tokens allows")
         for tokens, text_notes in zip(rows, notes, strict=True):
-            if len(tokens) > most:
+            if most is not None and len(tokens) > most:
                 text_notes.append(f"cut from {len(tokens)} to {most} tokens, the most that {why}")
         return [tokens[:most] for tokens in rows]
 
@@ -433,13 +426,17 @@ class Translator:
 
     def _note_full(self, begun: Sequence[list[int]], max_length: int | None, notes: Sequence[list[str]]) -> None:
         """Note for which texts a language model has no token left to add."""
-        limits = [] if max_length is None else [(max_length, "search.limits.max_length allows")]
-        if self.engine.max_length is not None:
-            limits.append((self.engine.max_length - 1, "the model has positions for"))
-        most, why = min(limits, default=(None, ""))
+        most, why = self._lowest(max_length, "search.limits.max_length allows")
         for tokens, text_notes in zip(begun, notes, strict=True):
             if most is not None and len(tokens) >= most:
                 text_notes.append(f"nothing is added to its {len(tokens)} tokens, the most that {why}")
+
+    def _lowest(self, limit: int | None, what: str) -> tuple[int | None, str]:
+        """Return the lower of a limit and of the tokens that the model reads, with what sets it; None: no limit."""
+        limits = [] if limit is None else [(limit, what)]
+        if self.engine.max_length is not None:
+            limits.append((self.engine.max_length - 1, "the model has positions for"))
+        return min(limits, default=(None, ""))
 
     def clean(self, texts: Sequence[str], notes: Sequence[list[str]]) -> list[str]:
         """Normalise texts as for training, and replace what no tokenizer should read; changes are noted."""

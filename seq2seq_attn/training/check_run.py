@@ -52,7 +52,7 @@ def check_run(module: TranslationModule, datamodule: TranslationDataModule, resu
 
 
 def check_kept_folders(config: dict[str, Any], resumed: Resumed | None) -> None:
-    """Refuse to start a run that keeps checkpoints outside of its folder, where there are some of the same names.
+    """Refuse to start a run that keeps checkpoints in another folder if that has files with such names.
 
     Lightning would replace those of another run, and delete them as if they were its own.
     """
@@ -70,7 +70,7 @@ def check_kept_folders(config: dict[str, Any], resumed: Resumed | None) -> None:
         if found and not is_in(folder, run_dir):
             raise UserError(
                 f"{found[0]} is another run's, and callback.{name}.dirpath={callback['dirpath']} would let this run "
-                "replace or delete it; give another folder, or leave dirpath as it is"
+                "replace or delete it; give another folder, or leave dirpath out"
             )
 
 

@@ -20,6 +20,7 @@ import torch
 from beartype.roar import BeartypeDecorHintPep585DeprecationWarning
 from configs import CONF
 from hydra import compose, initialize_config_dir
+from sentencepiece import sentencepiece_model_pb2
 from tiny import SENTENCES, write_checkpoint
 
 from seq2seq_attn.alignment.attention_links import Heads
@@ -89,6 +90,20 @@ def test_the_number_of_processes_is_that_of_the_option(
     with pytest.raises(UserError, match="no process"):
         run(tmp_path, file, text_of(SENTENCES[:3]), "batch_sentences=2", "num_processes=5")
     assert made == [5]
+
+
+def test_words_are_not_linked_by_tokens_that_span_blanks(file: Path, tmp_path: Path) -> None:
+    checkpoint = read_checkpoint(file)
+    proto = sentencepiece_model_pb2.ModelProto()
+    proto.ParseFromString(checkpoint["tokenizer"]["source_model"].numpy().tobytes())
+    proto.trainer_spec.split_by_whitespace = False
+    changed = torch.frombuffer(bytearray(proto.SerializeToString()), dtype=torch.uint8)
+    checkpoint["tokenizer"] |= {"source_model": changed, "target_model": changed}
+    torch.save(checkpoint, tmp_path / "a.ckpt")
+    for option in (f"alignments={tmp_path / 'links'}", "placeholders=true"):
+        with pytest.raises(UserError, match="words cannot be linked with a tokenizer whose model has tokens that span"):
+            run(tmp_path, tmp_path / "a.ckpt", text_of(SENTENCES[:1]), option)
+    assert len(run(tmp_path, tmp_path / "a.ckpt", text_of(SENTENCES[:1]))) == 1
 
 
 def test_one_line_comes_out_for_each_line_and_what_was_changed_names_the_line(

@@ -377,7 +377,7 @@ def test_a_language_model_scores_text(tmp_path: Path) -> None:
     assert second.log_probs == pytest.approx(alone.log_probs, abs=1e-5)
     assert first.log_prob != second.log_prob
     with pytest.raises(
-        UserError, match="text 1, from 0, is not read by a language model, which scores its translation"
+        UserError, match="a language model does not read the texts, and number 1, from 0, is not empty; give"
     ):
         translator.score(["", TEXT], SENTENCES[:2])
     continued = translator.translate([TEXT], search={"limits": {"max_length": 12}})
@@ -401,7 +401,7 @@ def test_a_translation_of_another_tokenizer_is_read_from_its_text(translator: Tr
 
 def test_without_a_process_nothing_is_translated(tmp_path: Path) -> None:
     for number in (0, -1):
-        with pytest.raises(UserError, match=f"num_processes={number} leaves nothing to translate with; use 1 or more"):
+        with pytest.raises(UserError, match=f"num_processes={number} must be at least 1; leave it out for one process"):
             Translator.load(tmp_path / "none.ckpt", num_processes=number)
 
 

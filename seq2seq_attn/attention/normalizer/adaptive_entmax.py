@@ -30,7 +30,7 @@ class AdaptiveEntmaxNormalizer(Normalizer):
 
     @property
     def excess(self) -> Float[Tensor, " heads"]:
-        """alpha - 1 of each head, at least in float32 and at least `LEAST`, from where it may still learn to rise."""
+        """alpha - 1 of each head, in float32 at least; where `LEAST` takes its place, it keeps its gradient."""
         excess = at_least_float32(self.logits).sigmoid()
         return excess + (LEAST - excess).clamp(min=0.0).detach()
 

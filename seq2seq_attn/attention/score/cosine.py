@@ -7,12 +7,9 @@ from typing import Annotated, final
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from seq2seq_attn.attention.score.projected import ProjectedScore
-from seq2seq_attn.nn.precision import at_least_float32
-
-MIN_NORM = 1e-6  # of queries and keys, by which they are divided
+from seq2seq_attn.nn.unit_length import unit_length
 
 
 @final
@@ -47,8 +44,3 @@ class CosineScore(ProjectedScore):
         self, heads: Float[Tensor, "batch heads source head_dim"]
     ) -> Float[Tensor, "batch heads source head_dim"]:
         return unit_length(heads)
-
-
-def unit_length(x: Float[Tensor, "*rows width"]) -> Float[Tensor, "*rows width"]:
-    """Divide vectors by their length, in float32 at least, for half precision would take a short one for 0."""
-    return F.normalize(at_least_float32(x), dim=-1, eps=MIN_NORM).to(x.dtype)
