@@ -111,17 +111,13 @@ SEES = {
 def lsh(attention: Any, pairs: list[Pair], own: bool) -> list[Pair]:
     """The keys whose nearest of some directions, plus and minus the columns of R, is the query's in any round."""
 
-    def buckets(x: Tensor) -> list[int]:
-        rounds = attention.pattern.rotations
-        directions = [[sign * column for sign in (1, -1) for column in rotation.T] for rotation in rounds]
-        return [max(range(len(d)), key=lambda i, d=d: float(x @ d[i])) for d in directions]
+    def share_a_bucket(pair: Pair) -> bool:
+        both = torch.stack(prepared(attention, pair))
+        nearest = [torch.cat((both @ rotation, -(both @ rotation)), -1).argmax(-1) for rotation in rotations]
+        return any(int(of_query) == int(of_key) for of_query, of_key in nearest)
 
-    seen = []
-    for pair in pairs:
-        q, k = prepared(attention, pair)
-        if any(a == b for a, b in zip(buckets(q), buckets(k), strict=True)) or (own and pair.s == pair.t):
-            seen.append(pair)
-    return seen
+    rotations = attention.pattern.rotations
+    return [pair for pair in pairs if (own and pair.s == pair.t) or share_a_bucket(pair)]
 
 
 def top_blocks(attention: Any, pairs: list[Pair], own: bool) -> list[Pair]:
