@@ -1,6 +1,6 @@
 """Take the pictures of docs/explorer.md and measure the page: `python -m explorer.take_pictures RUN GUIDED` in tests/.
 
-RUN is a Transformer, GUIDED a run with guided alignment on lower-cased words.
+RUN is a Transformer, GUIDED a run with guided alignment on captions.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from seq2seq_attn.explorer.look import Explorer
 from seq2seq_attn.inference.translator import Translator
 
 FOLDER = ROOT / "docs" / "images" / "explorer"
-SENTENCE = "The girl gives the old book to her brother."
-LINKED_SENTENCE = "a black dog is running through the snow ."
+SENTENCE = "My brother gives the old book to the girl."
+LINKED_SENTENCE = "A black dog is running through the snow."
 PAINTED = "return performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
 TRANSLATE = """
 const done = arguments[1], source = document.querySelector("[data-testid=source]"), started = performance.now();
