@@ -76,9 +76,11 @@ def filling(folder: Path) -> Iterator[Path]:
             for path in made.iterdir():
                 path.rename(target / path.name)
     except OSError as error:
-        if error.errno not in UNWRITABLE:
+        is_temporary = isinstance(error, PermissionError) and f"/.{target.name}." in str(error.filename)
+        if error.errno not in UNWRITABLE and not is_temporary:
             raise
-        raise UserError(f"{folder} cannot be written ({error.strerror}); make room, or give another folder") from error
+        room = "" if is_temporary else "make room, or "
+        raise UserError(f"{folder} cannot be written ({error.strerror}); {room}give another folder") from error
 
 
 @contextmanager
@@ -137,12 +139,24 @@ def sha256(file: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
+def check_writable(file: Path, way_out: str) -> None:
+    """Refuse a file whose folder cannot be made or written to, before the work whose result it will hold.
+
+    Raises:
+        UserError: naming the folder.
+    """
+    folder = next(parent for parent in file.absolute().parents if parent.exists())
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        raise UserError(f"{file} cannot be written, since nothing can be written in {folder}; {way_out}")
+
+
 def check_is_ours(file: Path, mark: str, what: str) -> None:
     """Refuse to replace the file that --output names unless it holds the mark of what this program writes there.
 
     Raises:
-        UserError: if it is there and is not `what`.
+        UserError: if it is there and is not `what`, or its folder cannot be written to.
     """
+    check_writable(file, "give another --output")
     if os.path.lexists(file) and not (file.is_file() and mark.encode() in file.read_bytes()):
         raise UserError(f"{file} already exists and is not {what}; give another --output")
 

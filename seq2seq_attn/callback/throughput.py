@@ -56,8 +56,10 @@ class Throughput(pl.Callback):
         self._start = now
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int) -> None:
-        real = batch.source_lengths.sum() + batch.target_lengths.sum()
-        counts = torch.stack([real, real.new_full((), batch.source.numel() + batch.target_output.numel())])
+        real, computed = batch.target_lengths.sum(), batch.target_output.numel()
+        if pl_module.model.reads_source:  # or else every source is an end token alone
+            real, computed = real + batch.source_lengths.sum(), computed + batch.source.numel()
+        counts = torch.stack([real, real.new_full((), computed)])
         self._begun = counts if self._begun is None else self._begun + counts
         is_whole = is_between_updates(trainer)
         if is_whole:

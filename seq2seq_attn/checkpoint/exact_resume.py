@@ -24,7 +24,8 @@ from seq2seq_attn.logger.csv_logger import CsvLogger
 
 log = logging.getLogger(__name__)
 NOTHING = {"ready": 0, "started": 0, "processed": 0, "completed": 0}
-EMA = "EMA"  # key of callback.ema.EMA among the states of callbacks
+EMA, TRANSLATION_TABLE = "EMA", "TranslationTable"  # keys of these callbacks among the states of all
+SEEN_BY_PLATEAU = ("best", "mode_worse", "num_bad_epochs", "cooldown_counter")  # in the state of torch's schedule
 BEGUN = {"ready": 1, "started": 1, "processed": 0, "completed": 0}
 
 
@@ -81,6 +82,7 @@ class ExactResume(pl.Callback):
             for callback in trainer.callbacks:
                 if isinstance(callback, Checkpoint | EarlyStopping):
                     checkpoint["callbacks"].pop(callback.state_key, None)
+            forget_validations(checkpoint)
         resumed = Path(trainer.ckpt_path).resolve()  # the same command may have to be repeated
         self._surplus = [file for file in self._surplus if file.resolve() != resumed]
         self._changes = changes(checkpoint["config"], pl_module.config)
@@ -144,6 +146,14 @@ class ExactResume(pl.Callback):
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         self._validating = False
+
+
+def forget_validations(checkpoint: dict[str, Any]) -> None:
+    """Leave out what a plateau schedule and the table of translations hold of another run's validations."""
+    checkpoint["callbacks"].pop(TRANSLATION_TABLE, None)
+    for schedule in checkpoint["lr_schedulers"]:
+        for name in SEEN_BY_PLATEAU:
+            schedule.pop(name, None)
 
 
 def adopt_files(callback: Any, checkpoint: dict[str, Any], trainer: Any) -> list[Path]:

@@ -14,6 +14,7 @@ from seq2seq_attn.checkpoint.load import PUBLISHED_OPTIONS, check_saved_options,
 from seq2seq_attn.checkpoint.published import check_empty, write_published
 from seq2seq_attn.errors import reports_user_errors
 from seq2seq_attn.files import filling
+from seq2seq_attn.paths import typed
 
 
 @reports_user_errors
@@ -28,4 +29,4 @@ def main(arguments: list[str] | None = None) -> None:
     check_empty(options.folder)
     with filling(options.folder) as made:
         write_published(checkpoint, made)
-    print(f"Wrote {options.folder}, which is accepted wherever a run is: ckpt_path={options.folder}")
+    print(f"Wrote {options.folder}, which is accepted wherever a run is: ckpt_path={typed(str(options.folder))}")

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
@@ -16,7 +17,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from seq2seq_attn.errors import causes, command, sentence_of
-from seq2seq_attn.paths import search_path, typed
+from seq2seq_attn.paths import in_quotes, search_path, typed
 
 SYNONYMS = {  # names that other toolkits have for an option, by its last word
     "lr learning_rate": "optimizer.lr=...",
@@ -88,6 +89,12 @@ OF_THE_RUN = {  # what is that of the run unless it is chosen, by command and gr
     "translate": {"search": "a search"},
     "serve": {"search": "a search"},
     "evaluate": {"search": "a search", "data": "a corpus"},
+}
+FILE_OPTIONS = {  # what a file that is no model is, where it is typed without an option, by command
+    "train": "data=parallel data.train",
+    "prepare": "data=parallel data.train",
+    "translate": "input",
+    "evaluate": "data=parallel data.test",
 }
 MOST_NAMED = 6  # choices of a group
 MEANT = {word: option for words, option in SYNONYMS.items() for word in words.split()}
@@ -177,13 +184,24 @@ def sentence_of_override(error: Exception, directory: Path, config_name: str, ov
             return f"{group}=null is no choice; {group}=[] chooses none"
     if isinstance(error, OverrideParseException) and (word := unparsed(overrides)):
         key, _, value = word.partition("=")
-        return f"The value of {word} has characters that must be quoted; write {key}={typed(value)}"
+        items = re.split(r",\s*", value[1:-1])
+        way_out = shlex.quote(f"[{','.join(map(in_quotes, items))}]") if value[0] == "[" else typed(value)
+        return f"The value of {word} has characters that must be quoted; write {key}={way_out}"
+    if match := re.search(r"Ambiguous value for argument '(.+?)'\s", message):
+        key, _, value = match[1].partition("=")
+        return (
+            f"{match[1]} names several values; write {key}=[{value}] for a list of them, {key}={typed(value)} for one "
+            "text, or add -m for a job with each"
+        )
     if "ValueType.INTERVAL_SWEEP" in message:
         word = next((word for word in overrides if "interval(" in word), "an interval")
         return f"{word} names no values to try; sweep=optuna searches it, or give values, such as range(1,6) or 0.1,0.2"
-    if match := re.search(r"Error parsing override '([^=']*)'\s+missing EQUAL", message):
-        example = f", such as ckpt_path={match[1]}" if os.path.exists(match[1]) else ""
-        return f"'{match[1]}' lacks '=' and a value; write OPTION=VALUE{example}"
+    if isinstance(error, OverrideParseException) and "=" not in error.override:
+        word = error.override
+        is_model = os.path.isdir(word) or word.endswith((".ckpt", ".safetensors"))
+        option = "ckpt_path" if is_model else FILE_OPTIONS.get(config_name)
+        example = f", such as {option}={typed(word)}" if option and os.path.exists(word) else ""
+        return f"'{word}' lacks '=' and a value; write OPTION=VALUE{example}"
     match = re.search(r"Could not (?:override|find) '(?:attention/)?([\w/@.]+?)'", message)
     if match is None:
         return None
@@ -223,10 +241,11 @@ def choices_with(name: str, group: str, folders: Sequence[Path]) -> list[str]:
 
 
 def unparsed(overrides: Sequence[str]) -> str | None:
-    """Return the first override of one value that Hydra cannot parse, and could if the value were in quotes."""
+    """Return the first override of a value, or a list of values, that Hydra cannot parse, and could if in quotes."""
     for word in overrides:
         key, _, value = word.partition("=")
-        if not re.fullmatch(r"[\w/@.]+", key, re.ASCII) or value[:1] in ("", "[", "{", "'", '"'):
+        is_list = re.fullmatch(r"\[[^\[\]{}'\"]+\]", value)
+        if not re.fullmatch(r"[\w/@.]+", key, re.ASCII) or (value[:1] in ("", "[", "{", "'", '"') and not is_list):
             continue
         try:
             OverridesParser.create().parse_override(word)

@@ -127,8 +127,8 @@ class MixtureCorpus(Corpus):
         for name in corpora:
             if any(f"pairs of {name}{IN_EPOCH} " in step for step in empty):
                 log.warning(
-                    f"The corpus {name} gives no pair to train on: cleaning drops all of its pairs, or an earlier "
-                    "corpus has them, too"
+                    f"The corpus {name} gives no pair to train on: cleaning drops all of its pairs, an earlier corpus "
+                    "has them, too, or its weight leaves none"
                 )
         if shares:
             log.info(f"An epoch has {len(loaded.splits['train']):,} pairs: {', '.join(shares)}")

@@ -98,6 +98,10 @@ def evaluate_splits(config: DictConfig, models: Models, run_dir: Path, trust: Tr
     if not models.model.reads_source:
         if metric_is_chosen():
             raise UserError("a language model has no translations for metric= to compare; leave it out")
+        if config.get("search") is not None:
+            raise UserError(
+                "the evaluation of a language model translates nothing, so search= would change nothing; leave it out"
+            )
         chosen["metric"] = {}
     if uses_run_data:
         reader: Corpus = build(chosen["data"], "data", models.files[0], trust)

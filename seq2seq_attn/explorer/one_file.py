@@ -10,6 +10,7 @@ from typing import Any
 
 from seq2seq_attn.alignment.page import MARK, halved, self_contained
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.files import check_writable
 from seq2seq_attn.inference.lines import line_count, opened, read_lines
 from seq2seq_attn.inference.output import written
 
@@ -22,7 +23,8 @@ def check_page(page: Path) -> None:
     """Refuse a file that the explorer may not write.
 
     Raises:
-        UserError: if it is no .html file, is there and was not written by the explorer, or its folder is not there.
+        UserError: if it is no .html file, is there and was not written by the explorer, or its folder is not there or
+            cannot be written to.
     """
     if page.suffix != ".html":
         raise UserError(f"page={page} does not end in .html; give page=maps.html")
@@ -30,6 +32,7 @@ def check_page(page: Path) -> None:
         raise UserError(f"page={page} is in a folder that is not there; make {page.parent}, or give another")
     if page.is_dir() or (page.exists() and not was_written(page)):
         raise UserError(f"page={page} is there, and not a page that the explorer wrote; give another name")
+    check_writable(page, "give another page=")
 
 
 def was_written(page: Path) -> bool:

@@ -10,6 +10,7 @@ from seq2seq_attn.alignment.heat_map import check_is_map, save_attention_map, wi
 from seq2seq_attn.checkpoint.admitted import add_trust_option
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.inference.translator import Translator
+from seq2seq_attn.paths import typed
 
 
 @reports_user_errors
@@ -46,7 +47,7 @@ def main() -> None:
         print(
             f"note: letters that no installed font has are drawn as boxes ({len(boxes)}); install one for them (on "
             "Debian fonts-noto-cjk has Chinese, Japanese and Korean), or see "
-            f"seq2seq-attn explore ckpt_path={arguments.run}",
+            f"seq2seq-attn explore ckpt_path={typed(arguments.run)}",
             file=sys.stderr,
         )
     for picture, (_, weights, source, target) in zip(pictures, best.maps, strict=True):

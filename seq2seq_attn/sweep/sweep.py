@@ -18,7 +18,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.distributed.run_lock import UNTIL_EXIT, is_locked, only_process_in
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.paths import check_file_names, own_folders
+from seq2seq_attn.paths import check_file_names, own_folders, typed
 from seq2seq_attn.sweep.job import COMPLETE, FAILED, RECORD, RUNNING, WAITING, Job, holds_sweep
 from seq2seq_attn.sweep.job_task import JobTask
 from seq2seq_attn.sweep.stopping import stopping_jobs
@@ -174,7 +174,7 @@ class Sweep:
             )
             raise UserError(
                 f"{len(failed)} of {len(self.jobs)} jobs failed ({', '.join(failed)}); repeat the command with "
-                f"hydra.sweep.dir={self.folder} resume=auto: {repeated if repeats_failed else kept}"
+                f"hydra.sweep.dir={typed(str(self.folder))} resume=auto: {repeated if repeats_failed else kept}"
             )
 
 

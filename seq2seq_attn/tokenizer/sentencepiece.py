@@ -81,7 +81,7 @@ class SentencePieceTokenizer:
         byte_fallback: bool = False,
         user_defined_symbols: list[str] | None = None,
     ) -> None:
-        check_settings(model_type, vocab_size, sampling_alpha, min_count)
+        check_settings(model_type, vocab_size, sampling_alpha, min_count, character_coverage)
         self.options = TrainerOptions(
             split_by_unicode_script,
             float(character_coverage),
@@ -177,6 +177,11 @@ class SentencePieceTokenizer:
         return self.target_model.get_piece_size()
 
     @property
+    def is_of_one_model(self) -> bool:
+        """Whether both languages have the same tokens."""
+        return self.joint or self.source_model.serialized_model_proto() == self.target_model.serialized_model_proto()
+
+    @property
     def sentinels(self) -> list[int]:
         """Ids of the sentinels of both models, in their order; none but of a pre-training."""
         models = (self.source_model, self.target_model)
@@ -243,8 +248,8 @@ class SentencePieceTokenizer:
         for model in (self.source_model, self.target_model):
             if lack := lack_of_words(model.serialized_model_proto()):
                 raise UserError(
-                    f"words cannot be linked with a tokenizer whose model {lack}; leave out alignments and "
-                    "placeholders, or train with another tokenizer"
+                    f"words cannot be linked with a tokenizer whose model {lack}; leave out alignments, placeholders "
+                    "and guided_alignment.links, or train with another tokenizer"
                 )
 
     def check_sampling(self) -> None:
@@ -340,7 +345,11 @@ def sample(sentences: Sequence[str], size: int) -> list[str]:
 
 
 def check_settings(
-    model_type: str, vocab_size: int | Literal["auto"], sampling_alpha: int | float, min_count: int = 1
+    model_type: str,
+    vocab_size: int | Literal["auto"],
+    sampling_alpha: int | float,
+    min_count: int = 1,
+    character_coverage: int | float = 1.0,
 ) -> None:
     """Raise a UserError for settings that are invalid for every corpus."""
     if model_type not in MODEL_TYPES:
@@ -361,6 +370,11 @@ def check_settings(
         raise UserError(
             f"tokenizer.min_count={min_count} counts words, which {model_type} does not have; use tokenizer=word, or "
             "tokenizer.min_count=1"
+        )
+    if min_count > 1 and character_coverage < 1:
+        raise UserError(
+            f"tokenizer.min_count={min_count} counts all words, and tokenizer.character_coverage={character_coverage} "
+            "leaves out those with rare characters, in whose place rarer words would get tokens; leave out one of them"
         )
 
 

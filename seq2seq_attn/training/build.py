@@ -115,6 +115,7 @@ def build(
         metric.check_lengths(module.model, tokenizer, config)
     if guided.is_on:
         guided.check(module.model)  # before the links are made
+        tokenizer.check_words()
         datamodule.links = guided.prepare(reader, corpus, config["paths"]["cache_dir"], config["trust"])
     return module, datamodule
 

@@ -27,6 +27,9 @@ from seq2seq_attn.factory import named_arguments
 from seq2seq_attn.paths import given_path
 from seq2seq_attn.position.position_encoding import PositionEncoding
 from seq2seq_attn.search.limits import Limits
+from seq2seq_attn.search.mbr import MBRSearch
+from seq2seq_attn.search.search import Search
+from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training.check_config import is_one_sided
 from seq2seq_attn.training.check_resumed import check_changes, check_keeper, check_same_model
 from seq2seq_attn.training.monitor import OF_LINKS, PLATEAU
@@ -46,9 +49,11 @@ def check_run(module: TranslationModule, datamodule: TranslationDataModule, resu
     check_validation(module.config, datamodule.corpus.splits)
     check_link_figure(module.config, datamodule.links)
     check_positions(module.model)
+    if resumed is None:
+        check_tied(module.config, module.tokenizer)
     check_lengths(module.model.max_length, datamodule.longest)
     if resumed is None and not is_one_sided(module.config):
-        warn_of_limits(getattr(module.search, "limits", None), datamodule)
+        warn_of_limits(*limits_of(module.search), datamodule)
 
 
 def check_kept_folders(config: dict[str, Any], resumed: Resumed | None) -> None:
@@ -175,6 +180,15 @@ def check_positions(model: nn.Module) -> None:
         )
 
 
+def check_tied(config: dict[str, Any], tokenizer: SentencePieceTokenizer) -> None:
+    """Refuse one matrix for two vocabularies, even of one size: unrelated tokens would share its rows."""
+    if config["model"].get("tie_embeddings") == "all" and not tokenizer.is_of_one_model:
+        raise UserError(
+            "model.tie_embeddings=all needs one vocabulary for both languages, and here each has its own; use "
+            "tokenizer.joint=true, or model.tie_embeddings=target"
+        )
+
+
 def check_lengths(max_length: int | None, longest: dict[str, tuple[int, int]]) -> None:
     """Refuse sentences that are longer than the model's positions.
 
@@ -192,11 +206,18 @@ def check_lengths(max_length: int | None, longest: dict[str, tuple[int, int]]) -
         )
 
 
-def warn_of_limits(limits: Any, datamodule: Any) -> None:
+def limits_of(search: Search) -> tuple[Any, str]:
+    """Return the limits of a search, None if it has none of this kind, and the option that sets them."""
+    if isinstance(search, MBRSearch):
+        return getattr(search.candidates, "limits", None), "search.candidates.limits"
+    return getattr(search, "limits", None), "search.limits"
+
+
+def warn_of_limits(limits: Any, option: str, datamodule: Any) -> None:
     """Warn if one reference of the validation set in a hundred is longer than a translation may be.
 
     Args:
-        limits: of the search; None: it has none of this kind.
+        limits, option: see `limits_of`.
         datamodule: a `TranslationDataModule`.
     """
     if not isinstance(limits, Limits) or "val" not in datamodule.corpus.splits:
@@ -217,5 +238,5 @@ def warn_of_limits(limits: Any, datamodule: Any) -> None:
     log.warning(
         f"{longer:,} of {len(target):,} references of the validation set are longer than the limits of the search "
         "allow, so translations of that length are cut; set "
-        f"{' '.join(f'search.limits.{k}={v}' for k, v in options.items())}"
+        f"{' '.join(f'{option}.{k}={v}' for k, v in options.items())}"
     )

@@ -52,7 +52,9 @@ class ScheduledSampling:
         share = self.share_at(step)
         if share == 0:
             return batch
-        drawn = (torch.rand(batch.target_input.shape, device=batch.target_input.device) < share) & batch.target_mask
+        read = batch.target_input
+        # Half precision, even if it is torch's default, has too few numbers: one in 256 of bfloat16 would be 0.
+        drawn = (torch.rand(read.shape, device=read.device, dtype=torch.float32) < share) & batch.target_mask
         drawn[:, 0] = False
         with torch.no_grad():
             tokens = one_pass(batch, model, drawn) if self.mode == "parallel" else step_by_step(batch, model, drawn)

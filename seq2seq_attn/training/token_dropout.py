@@ -43,5 +43,6 @@ def drop(
     """Return the tokens with this share of those under the mask, except the `kept` ids, replaced."""
     for token in kept:
         mask = mask & (tokens != token)
-    drawn = torch.rand(tokens.shape, device=tokens.device) < share
+    # Half precision, even if it is torch's default, has too few numbers: one in 256 of bfloat16 would be 0.
+    drawn = torch.rand(tokens.shape, device=tokens.device, dtype=torch.float32) < share
     return tokens.masked_fill(drawn & mask, unk_id)

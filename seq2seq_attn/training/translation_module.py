@@ -208,6 +208,11 @@ class TranslationModule(pl.LightningModule):
             self.log("lr", optimizer.param_groups[0]["lr"], batch_size=1)
             self._log_epoch()
 
+    def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
+        """Log the epoch of an update that a time limit makes the last: its figures are logged whatever its number."""
+        if self.trainer.should_stop:
+            self._log_epoch()
+
     def validation_step(self, batch: Batch, batch_idx: int) -> None:
         if len(batch) > 0:
             self._evaluate(batch, "val")
@@ -359,7 +364,8 @@ class TranslationModule(pl.LightningModule):
         assert loss.correct is not None
         if decoded.alignment_loss is not None:
             self.alignment_loss.update(decoded.alignment_loss.sum() / loss.tokens, weight=loss.tokens)
-        sums = dict(zip(MEANS, (loss.smoothed, loss.nll, loss.correct), strict=True))
+        correct = loss.correct.double()  # the quotient of two integers has torch's default type, in bf16-true of 8 bits
+        sums = dict(zip(MEANS, (loss.smoothed, loss.nll, correct), strict=True))
         token_ids = self.translate(batch) if self.translates else []
         hypotheses = self.tokenizer.decode_target(token_ids) if self.translates else []
         trainer: Any = self.trainer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -81,6 +82,22 @@ def test_a_run_that_fails_leaves_no_profiler_running(tmp_path: Path) -> None:
         trained(tmp_path, batches=9, callbacks=[profile, Fails()])
     assert not torch.autograd.profiler._is_profiler_enabled
     assert calls(tmp_path, "[Strategy]SingleDeviceStrategy.training_step") == 3  # the third fails after it
+
+
+@pytest.mark.parametrize(("device", "column"), [("cpu", "cpu_time_total"), ("meta", "device_time_total")])
+def test_the_rows_are_sorted_by_the_time_on_the_device_of_the_run(
+    device: str, column: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+    averages = SimpleNamespace(table=lambda **options: asked.update(options) or "")
+    done: Any = object.__new__(torch.profiler.profile)
+    done.step_num, done.key_averages = 7, lambda: averages
+    monkeypatch.setattr("torch.cuda.is_available", lambda: device == "cpu")
+    monkeypatch.setattr("torch.profiler.profile", lambda **_: SimpleNamespace(start=lambda: None))
+    profile = Profile(folder=str(tmp_path), warm_up_steps=2, steps=5, operators=90)
+    profile.on_train_start(SimpleNamespace(is_global_zero=True), SimpleNamespace(device=torch.device(device)))
+    profile._write(done)
+    assert asked["sort_by"] == column
 
 
 def test_two_profilers_of_one_run_are_refused() -> None:

@@ -15,6 +15,8 @@ from seq2seq_attn.callback import throughput
 from seq2seq_attn.callback.throughput import Throughput
 from seq2seq_attn.training.results import padding_costs, validation_costs
 
+MODULE: Any = SimpleNamespace(model=SimpleNamespace(reads_source=True))
+
 
 def validate(callback: Throughput, sanity_checking: bool = False) -> None:
     trainer: Any = SimpleNamespace(sanity_checking=sanity_checking)
@@ -44,8 +46,8 @@ def test_a_run_that_resumes_within_an_epoch_does_not_count_the_time_before_it(mo
     trainer: Any = SimpleNamespace(global_step=7, log_every_n_steps=20)
     ids, lengths = torch.ones(2, 3, dtype=torch.long), torch.tensor([3, 2])
     batch = Batch(ids, lengths, ids == 1, ids, ids, lengths, ids == 1, lengths)
-    callback.on_train_start(trainer, None)
-    callback.on_train_batch_end(trainer, None, None, batch, 7)
+    callback.on_train_start(trainer, MODULE)
+    callback.on_train_batch_end(trainer, MODULE, None, batch, 7)
     assert callback.seconds == 3.0
 
 
@@ -57,7 +59,7 @@ def test_tokens_of_both_sides_are_counted_and_padding_is_what_else_was_computed(
     monkeypatch.setattr(throughput, "is_between_updates", lambda trainer: True)
     callback, logged = Throughput(), []
     trainer: Any = SimpleNamespace(global_step=0, log_every_n_steps=2)
-    module: Any = SimpleNamespace(log=lambda name, value, **_: logged.append((name, value)))
+    module: Any = SimpleNamespace(model=MODULE.model, log=lambda name, value, **_: logged.append((name, value)))
     source, target = torch.ones(2, 3, dtype=torch.long), torch.ones(2, 5, dtype=torch.long)
     batch = Batch(
         source, torch.tensor([3, 2]), source == 1, target, target, torch.tensor([1, 5]), target == 1, torch.arange(2)
@@ -78,8 +80,19 @@ def test_the_batches_of_an_update_that_is_not_made_are_not_saved(monkeypatch: py
     callback = Throughput()
     for is_whole, counted in ((True, (10, 12)), (False, (10, 12)), (True, (30, 36))):
         monkeypatch.setattr(throughput, "is_between_updates", lambda trainer, is_whole=is_whole: is_whole)
-        callback.on_train_batch_end(trainer, None, None, batch, 7)
+        callback.on_train_batch_end(trainer, MODULE, None, batch, 7)
         assert callback.state_dict()["total"][:2] == counted
+
+
+def test_the_end_tokens_of_the_empty_sources_of_a_language_model_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(throughput, "is_between_updates", lambda trainer: True)
+    trainer: Any = SimpleNamespace(global_step=7, log_every_n_steps=20)
+    module: Any = SimpleNamespace(model=SimpleNamespace(reads_source=False))
+    ends, ids, lengths = torch.ones(2, 1, dtype=torch.long), torch.ones(2, 5, dtype=torch.long), torch.tensor([5, 2])
+    batch = Batch(ends, ends[:, 0], ends == 1, ids, ids, lengths, ids == 1, torch.arange(2))
+    callback = Throughput()
+    callback.on_train_batch_end(trainer, module, None, batch, 7)
+    assert callback.state_dict()["total"][:2] == (7, 10)
 
 
 def test_their_share_is_of_training_steps_and_validations_together() -> None:

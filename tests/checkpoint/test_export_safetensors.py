@@ -13,6 +13,7 @@ import torch
 from safetensors.torch import load_file
 from small_checkpoint import SENTENCES, write_checkpoint
 
+from seq2seq_attn import files
 from seq2seq_attn.checkpoint import export_safetensors as script
 from seq2seq_attn.checkpoint import published
 from seq2seq_attn.checkpoint.load import load
@@ -41,6 +42,20 @@ def test_a_disk_that_fills_up_leaves_nothing_of_the_folder_and_names_it(
     sentence = f"{folder} cannot be written (No space left on device); make room, or give another folder\n"
     assert capsys.readouterr().err == sentence
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_folder_that_may_not_be_written_has_the_name_that_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*, prefix: str, dir: Path) -> None:
+        raise PermissionError(13, "Permission denied", f"{dir}/{prefix}x")
+
+    monkeypatch.setattr(files, "TemporaryDirectory", refuse)
+    with (
+        pytest.raises(UserError, match=rf"^{tmp_path}/mine cannot be written \(Permission denied\); give another"),
+        files.filling(tmp_path / "mine"),
+    ):
+        pass
 
 
 @pytest.mark.parametrize("tied", ["none", "target", "all"])

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 import torch
-from small_run import run_here
+from small_run import CALLBACKS, run_here
 
 from seq2seq_attn.checkpoint.load import read_checkpoint
 from seq2seq_attn.checkpoint.published import write_published
 from seq2seq_attn.errors import UserError
 
 pytestmark = pytest.mark.usefixtures("quiet")
-SHORT = ["trainer.max_steps=1", "trainer.val_check_interval=1", "metric=bleu"]
+SHORT = ["trainer.max_steps=1", "trainer.val_check_interval=1", "metric=bleu", "scheduler=plateau"]
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def trained(pairs: list[str], tmp_path_factory: pytest.TempPathFactory) -> dict[
     return read_checkpoint(folder / "checkpoints" / "last.ckpt")
 
 
-def test_the_state_of_a_strangers_checkpoint_deletes_nothing(
+def test_the_state_of_a_strangers_checkpoint_deletes_nothing_and_its_validations_do_not_count(
     trained: dict[str, Any], tmp_path: Path, pairs: list[str]
 ) -> None:
     run, victim = tmp_path / "run", tmp_path / "victim::a"
@@ -42,12 +42,18 @@ def test_the_state_of_a_strangers_checkpoint_deletes_nothing(
         "kth_value": worst,
         "best_model_score": worst,
     }
-    torch.save(trained | {"callbacks": trained["callbacks"] | {key: state}}, tmp_path / "stranger.ckpt")
-    run_here(run, *pairs, *SHORT, "trainer.max_steps=2", f"ckpt_path={tmp_path / 'stranger.ckpt'}")
+    callbacks = trained["callbacks"] | {key: state, "TranslationTable": {"rows": [[1, 0, "theirs"]]}}
+    plateau = trained["lr_schedulers"][0] | {"best": 1000.0, "num_bad_epochs": 1}
+    torch.save(trained | {"callbacks": callbacks, "lr_schedulers": [plateau]}, tmp_path / "stranger.ckpt")
+    table = CALLBACKS.replace("throughput", "throughput,translation_table")
+    run_here(run, *pairs, *SHORT, table, "trainer.max_steps=2", f"ckpt_path={tmp_path / 'stranger.ckpt'}")
     assert (victim / "kept.txt").read_text() == "mine"
-    kept = read_checkpoint(run / "checkpoints" / "last.ckpt")["callbacks"][key]
+    last = read_checkpoint(run / "checkpoints" / "last.ckpt")
+    kept, (plateau,) = last["callbacks"][key], last["lr_schedulers"]
     assert kept["best_model_path"] == f"{run}/checkpoints/best.ckpt"
     assert named not in str(kept)
+    assert (plateau["best"], plateau["num_bad_epochs"]) == (kept["best_model_score"].item(), 0)
+    assert last["callbacks"]["TranslationTable"]["rows"] == []
 
 
 @pytest.mark.parametrize(

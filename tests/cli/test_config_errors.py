@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from configs import CONF, composed, options
 from hydra import compose, initialize_config_dir
-from hydra.errors import ConfigCompositionException, MissingConfigException
+from hydra.errors import ConfigCompositionException, MissingConfigException, OverrideParseException
 
 from seq2seq_attn.cli.choices import purpose
 from seq2seq_attn.cli.config_errors import (
@@ -50,7 +50,7 @@ def sentence(override: str, config_name: str = "train") -> str:
     """Return the sentence that answers an override which does not compose."""
     with (
         initialize_config_dir(version_base="1.3", config_dir=str(CONF)),
-        pytest.raises((ConfigCompositionException, MissingConfigException)) as caught,
+        pytest.raises((ConfigCompositionException, MissingConfigException, OverrideParseException)) as caught,
     ):
         compose(config_name, [override])
     found = sentence_of_composition(caught.value, CONF, config_name, [override])
@@ -114,11 +114,17 @@ def test_an_option_of_another_name_is_answered_with_ours(override: str, meant: s
             """The value of ckpt_path=übung 日本 has characters that must be quoted; write ckpt_path='"übung 日本"'""",
         ),
         (
+            ["data.train=[übung/a 1.en,übung/a.fr]"],
+            "The value of data.train=[übung/a 1.en,übung/a.fr] has characters that must be quoted; write "
+            """data.train='["übung/a 1.en","übung/a.fr"]'""",
+        ),
+        (
             ["search.limits.max_length=3"],
             "There is no option 'search.limits.max_length' until a search is chosen, since without one it is the run's;"
             " choose it too, as search=beam or search=diverse_beam or search=greedy or search=sampling",
         ),
         (["runs/mine"], "'runs/mine' lacks '=' and a value; write OPTION=VALUE"),
+        (["~optimizer", "my run"], "'my run' lacks '=' and a value; write OPTION=VALUE"),
         (["tokenizer.model=null", "logger=null"], "logger=null is no choice; logger=[] chooses none"),
     ],
 )
@@ -130,6 +136,22 @@ def test_a_mistake_in_a_slot_or_group_is_answered_with_what_to_type(overrides: l
         compose(config := "translate" if overrides[0].startswith(("search", "runs")) else "train", overrides)
     assert isinstance(caught.value, Exception)
     assert sentence_of_composition(caught.value, CONF, config, overrides) == said
+
+
+@pytest.mark.parametrize(
+    ("config", "name", "option"),
+    [
+        ("translate", "über uns.en", """input='"über uns.en"'"""),
+        ("train", "pairs.tsv", "data=parallel data.train=pairs.tsv"),
+        ("train", "model.ckpt", "ckpt_path=model.ckpt"),
+    ],
+)
+def test_a_file_without_an_option_is_answered_with_the_option_of_such_a_file(
+    config: str, name: str, option: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).touch()
+    assert sentence(name, config) == f"'{name}' lacks '=' and a value; write OPTION=VALUE, such as {option}"
 
 
 @pytest.mark.parametrize("config", ["translate", "evaluate", "serve"])

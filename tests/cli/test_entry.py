@@ -133,9 +133,8 @@ LIKE_THEM = [  # of the same kinds
     ),
     (
         "seed=1,2",
-        "Ambiguous value for argument 'seed=1,2' 1. To use it as a list, use key=[value1,value2] 2. To use it as "
-        "string, quote the value: key=\\'value1,value2\\' 3. To sweep over it, add --multirun to your command "
-        f"line; {LISTED}",
+        "seed=1,2 names several values; write seed=[1,2] for a list of them, seed='\"1,2\"' for one text, or add -m "
+        "for a job with each\n",
     ),
     ("seed=range(3)", f"Sweep parameters 'seed=range(3)' requires --multirun; {LISTED}"),
     (

@@ -100,6 +100,13 @@ def test_the_pairs_of_a_fraction_are_chosen_by_the_seed_and_occur_once_more(corp
     assert len(seeds[0] ^ seeds[1]) > 20
 
 
+def test_a_pair_that_a_weight_leaves_out_is_not_also_in_train(corpora: Any, tmp_path: Path) -> None:
+    found = mixture(corpora, tmp_path, {"europarl": 0.5}, val=corpora["europarl"]["train"])
+    shared = set(found.splits["val"].sources) & set(found.splits["train"].sources)
+    assert 0 < len(shared) < 80
+    assert found.report.counts["val: sources also in train"] == len(shared)
+
+
 def test_the_copies_of_a_pair_are_in_different_shards(
     corpora: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,11 +297,12 @@ def test_a_corpus_that_gives_no_pair_is_warned_of(
     corpora: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     again = corpora | {"again": corpora["news"], "never": corpora["news"]}
-    mixture(again, tmp_path, {"again": 2, "never": 0})
+    mixture(again, tmp_path, {"again": 2, "never": 0, "news": 1e-9})
     warned = [message for message in caplog.messages if "gives no pair" in message]
     assert warned == [
-        "The corpus again gives no pair to train on: cleaning drops all of its pairs, or an earlier corpus has them, "
-        "too"
+        f"The corpus {name} gives no pair to train on: cleaning drops all of its pairs, an earlier corpus has them, "
+        "too, or its weight leaves none"
+        for name in ("news", "again")
     ]
 
 

@@ -191,6 +191,10 @@ def test_the_command_writes_a_page_and_its_figures(run: Path, capsys: pytest.Cap
         (["--output", "heads.pdf"], "--output heads.pdf does not end in .html; give heads.html"),
         (["--most", "1"], "--most 1 pairs have no spread; give 2 or more"),
         (["--num-threads", "0"], "--num-threads 0 is not enough; give 1 or more"),
+        (
+            ["--output", "source.txt/heads.html"],
+            "source.txt/heads.html cannot be written, since nothing can be written in",
+        ),
         (["--output", "mine.html"], "mine.html already exists and is not a page of seq2seq-attn"),
         (["--output", "other.html"], "other.tsv would be written beside other.html and holds something else"),
         (["target.txt"], "3 files of pairs; give one file of pairs, or SOURCE and TARGET"),

@@ -103,7 +103,9 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 MODELS = {"models": [{"tokenizer": name} for name in ("x", "x", "y")]}
 
 
-def test_a_page_replaces_only_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_page_replaces_only_a_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     page = tmp_path / "maps.html"
     check_page(page)
     write_page(page, "english.txt", {3: "one", 5: "two"}, MODELS, answer)
@@ -121,6 +123,9 @@ def test_a_page_replaces_only_a_page(tmp_path: Path, capsys: pytest.CaptureFixtu
         check_page(tmp_path / "maps.txt")
     with pytest.raises(UserError, match=r"is in a folder that is not there; make "):
         check_page(tmp_path / "none" / "maps.html")
+    monkeypatch.setattr("os.access", lambda *_: False)
+    with pytest.raises(UserError, match=r"new.html cannot be written, since nothing can be written in .*another page="):
+        check_page(tmp_path / "new.html")
 
 
 def test_a_sentence_that_cannot_be_shown_is_named_and_nothing_is_written(tmp_path: Path) -> None:

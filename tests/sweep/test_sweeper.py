@@ -19,7 +19,7 @@ from seq2seq_attn.files import read_json
 from seq2seq_attn.sweep import job_task
 from seq2seq_attn.sweep.job import COMPLETE, WAITING, Job, definition
 from seq2seq_attn.sweep.job_task import JobTask
-from seq2seq_attn.sweep.sweep import print_table
+from seq2seq_attn.sweep.sweep import Sweep, print_table
 
 JOBLIB = ("hydra/launcher=joblib", "hydra.launcher.n_jobs=2")
 LAUNCHERS: dict[str, tuple[str, ...]] = {
@@ -401,3 +401,10 @@ def test_the_minutes_of_a_job_that_was_told_to_end_count(folder: Path) -> None:
     (folder / "hold0").unlink()
     assert swept(folder, "seed=1", "resume=auto")[0] == 0
     assert told(folder, 0)["minutes"] > stopped["minutes"]
+
+
+def test_the_folder_of_a_sweep_with_failed_jobs_is_named_as_it_is_typed(tmp_path: Path) -> None:
+    sweep = Sweep.__new__(Sweep)
+    sweep.folder, sweep.jobs = Path("my sweep"), [Job(0, (), tmp_path)]
+    with pytest.raises(UserError, match=re.escape("""repeat the command with hydra.sweep.dir='"my sweep"' resume""")):
+        sweep.end()

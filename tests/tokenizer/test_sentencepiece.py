@@ -402,6 +402,10 @@ def test_rare_words_without_words_or_without_frequent_ones_are_refused() -> None
         SentencePieceTokenizer("bpe", 60, True, 0.0, None, min_count=2)
     with pytest.raises(UserError, match=r"^no word of both languages occurs 9 times; use a smaller tokenizer.min_co"):
         SentencePieceTokenizer("word", "auto", True, 0.0, None, min_count=9).train(["a b"], ["a"])
+    with pytest.raises(
+        UserError, match=r"^tokenizer.min_count=2 counts all words, and tokenizer.character_coverage=0.99"
+    ):
+        SentencePieceTokenizer("word", "auto", True, 0.0, None, min_count=2, character_coverage=0.99)
 
 
 def test_a_cached_model_is_of_one_set_of_options() -> None:

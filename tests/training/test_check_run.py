@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pytest
 import pytorch_lightning as pl
-from configs import built, composed, model_of
+from configs import built, compose_train, composed, model_of
 from omegaconf import OmegaConf
 
 from seq2seq_attn.checkpoint.resume import Resumed
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.search.limits import Limits
+from seq2seq_attn.training.build import build
 from seq2seq_attn.training.check_run import (
     check_end,
     check_interval,
@@ -24,8 +25,10 @@ from seq2seq_attn.training.check_run import (
     check_lengths,
     check_link_figure,
     check_positions,
+    check_run,
     check_shares,
     check_validation,
+    limits_of,
     warn_of_limits,
 )
 
@@ -127,6 +130,17 @@ def test_sentences_longer_than_the_models_positions_are_refused_before_training(
         check_lengths(9, {"train": (9, 3), "val": (2, 10)})
 
 
+def test_two_vocabularies_of_one_size_share_no_matrix(tmp_path: Path) -> None:
+    (tmp_path / "pairs.tsv").write_text("".join(f"a{n} b c d\tw{n} x y z\n" for n in range(40)))
+    data = ["data=parallel", f"data.train={tmp_path / 'pairs.tsv'}", f"paths.cache_dir={tmp_path}", "callback=[]"]
+    sizes = ["tokenizer=word", "tokenizer.vocab_size=7", "model.tie_embeddings=all", f"paths.run_dir={tmp_path}"]
+    choices = [f"choices.{name}=null" for name in ("attention", "model", "data")]
+    check_run(*build(compose_train(*data, *sizes, *choices)), resumed=None)
+    own = build(compose_train(*data, *sizes, *choices, "tokenizer.joint=false"))
+    with pytest.raises(UserError, match=r"^model.tie_embeddings=all needs one vocabulary for both languages, and here"):
+        check_run(*own, resumed=None)
+
+
 def test_a_schedule_over_a_run_without_an_end_is_refused() -> None:
     def check(scheduler: str, **limits: int) -> None:
         trainer = SimpleNamespace(**({"max_epochs": -1, "max_steps": -1} | limits))
@@ -178,7 +192,7 @@ def test_references_longer_than_a_translation_may_be_are_warned_of(
     limits = Limits(max_length=512, max_relative_length=2.0, max_extra_length=20, min_length=0, min_relative_length=0.0)
     shards = [(np.array([29] * 90), np.array([10] * 90)), (np.array([29] * 10), np.array([longest] * 10))]
     module: Any = SimpleNamespace(corpus=SimpleNamespace(splits={"val": None}), encoded={"val": shards}.get)
-    warn_of_limits(limits, module)
+    warn_of_limits(limits, "search.limits", module)
     if longest == 80:
         assert not caplog.messages
         return
@@ -192,7 +206,7 @@ def test_references_longer_than_a_translation_may_be_are_warned_of(
     )
     caplog.clear()
     given = {"max_length": 512, "max_extra_length": 20, "min_length": 0, "min_relative_length": 0.0, **found}
-    warn_of_limits(Limits(**given), module)
+    warn_of_limits(Limits(**given), "search.limits", module)
     assert not caplog.messages
 
 
@@ -212,9 +226,14 @@ def test_the_limits_that_are_named_leave_no_more_than_a_hundredth(
     target = np.repeat([9, *longer], [count - sum(longer.values()), *longer.values()])
     source = np.where(target == 600, 300, 4)
     module: Any = SimpleNamespace(corpus=SimpleNamespace(splits={"val": None}), encoded=lambda name: [(source, target)])
-    warn_of_limits(Limits(**{"max_relative_length": 2.0, **given}), module)
+    warn_of_limits(Limits(**{"max_relative_length": 2.0, **given}), "search.limits", module)
     found = re.findall(r"; set (.*)", "\n".join(caplog.messages))
     assert found == ([] if expected is None else [expected])
+
+
+def test_the_limits_of_minimum_bayes_risk_are_those_of_its_candidates() -> None:
+    limits, option = limits_of(built(composed("search=mbr", "search.candidates.limits.max_length=7").search))
+    assert (limits.max_length, option) == (7, "search.candidates.limits")
 
 
 @pytest.mark.parametrize(("split", "share"), [("train", 0.08), ("val", 0.19), ("test", 0.19)])

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from configs import built, compose_train, composed
+from sentencepiece import SentencePieceTrainer
 from small_run import assert_same_run, rows, run_here, stopped_and_resumed
 from tiny import SENTENCES, tokenizer, write_checkpoint
 from training.test_toy_tasks import make_batch, model_for, sentences
@@ -441,6 +442,18 @@ def test_what_cannot_be_guided_is_refused_before_training(
 ) -> None:
     with pytest.raises(UserError, match=sentence):
         built_with(pairs, *overrides)
+
+
+def test_a_tokenizer_whose_tokens_span_blanks_is_not_guided(pairs: list[str], links_file: str, tmp_path: Path) -> None:
+    SentencePieceTrainer.train(
+        sentence_iterator=iter(SENTENCES),
+        model_prefix=str(tmp_path / "m"),
+        split_by_whitespace=False,
+        vocab_size=30,
+        minloglevel=9,
+    )
+    with pytest.raises(UserError, match=r"^words cannot be linked with a tokenizer whose model has tokens that span b"):
+        built_with(pairs, links_file, f"tokenizer.model={tmp_path / 'm.model'}")
 
 
 def test_with_weight_0_nothing_is_read_and_no_batch_has_links(pairs: list[str], links_file: str) -> None:

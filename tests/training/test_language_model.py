@@ -148,6 +148,9 @@ def test_an_evaluation_has_the_figures_of_the_run_and_no_translations(run: Path,
     given = [f"ckpt_path={run}", f"paths.run_dir={tmp_path}", f"paths.cache_dir={run.parent / 'cache'}", "device=cpu"]
     with initialize_config_dir(str(CONF), version_base="1.3"):
         configs = [compose("evaluate", [*given, "choices.data=null"]) for _ in range(2)]
+        searching = compose("evaluate", [*given, "choices.data=null", "search=beam"])
+    with pytest.raises(UserError, match="search= would change nothing"):
+        evaluate(searching)
     (tmp_path / "translations.tsv").write_text("mine")
     report, _ = (evaluate(config)["splits"]["test"] for config in configs)
     assert (tmp_path / "translations.tsv").read_text() == "mine"

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 import torch
 from configs import built, composed, model_of, options
+from pytorch_lightning.plugins.precision import HalfPrecision
 from torch import Tensor
 
 from seq2seq_attn.batch import Batch
 from seq2seq_attn.data.collate import collate_pairs
+from seq2seq_attn.training import scheduled_sampling
 from seq2seq_attn.training.scheduled_sampling import ScheduledSampling
 
 MODES = ["parallel", "stepwise"]
@@ -63,6 +65,15 @@ def test_a_share_of_the_tokens_is_replaced_and_the_same_for_the_same_seed(mode: 
     assert not (replaced & ~may_change).any()
     assert replaced.sum() / may_change.sum() == pytest.approx(0.3, abs=0.03)
     assert found[0].target_output is batch.target_output
+
+
+def test_a_small_share_is_that_share_in_half_precision_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduled_sampling, "one_pass", lambda batch, model, drawn: batch.target_input * ~drawn)
+    ours = model()
+    torch.manual_seed(0)
+    with HalfPrecision("bf16-true").train_step_context():
+        found = sampling(mode="parallel", share=0.001).replace_tokens(batch_of(30_000), ours, step=0)
+    assert 80 <= (found.target_input[:, 1:][found.target_mask[:, 1:]] == 0).sum() <= 160  # of 120,000
 
 
 def test_teacher_forcing_draws_nothing_and_changes_nothing() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from pytorch_lightning.plugins.precision import HalfPrecision
 
 from seq2seq_attn.batch import Batch
 from seq2seq_attn.data.collate import collate_pairs
@@ -34,6 +35,14 @@ def test_each_side_loses_its_share_of_its_own_tokens() -> None:
         assert ((after == UNK) & own).sum() / own.sum() == pytest.approx(share, abs=0.01)
         assert torch.equal(after[~own], before[~own])  # begin, end and padding
         assert set(after[own].tolist()) == {token, UNK}
+
+
+def test_a_small_share_is_that_share_in_half_precision_too() -> None:
+    torch.manual_seed(0)
+    batch = batch_of(20_000)
+    with HalfPrecision("bf16-true").train_step_context():
+        found = dropped(batch, 0.001, 0.0)
+    assert 90 <= (found.source == UNK).sum() <= 170  # of 130,000
 
 
 def test_what_is_to_be_said_and_all_lengths_stay() -> None:

@@ -91,9 +91,11 @@ def prepare_text(
         if held_out.sentences:
             unseen = np.unique(np.concatenate([np.zeros(0, np.uint64), *(all_hashes(parts[name]) for name in given)]))
             trained = hold_out(train, trained, unseen, held_out, folder, counts)
+        copies = weigh(train, trained, mixture, counts[label])
+        in_epoch = [masks[0] for _, masks in copies]  # the first copy has all rows that the others have
         for split in given:
-            counts[split]["sources also in train"] = num_shared(parts[split], train, trained)
-        plans = plan_shards(weigh(train, trained, mixture, counts[label]))
+            counts[split]["sources also in train"] = num_shared(parts[split], train, in_epoch)
+        plans = plan_shards(copies)
         writes = ((blocks, shard_file(folder, "train", number)) for number, blocks in enumerate(plans))
         shards["train"] = list(workers.map(write_shard, writes))
     order = [split for split in dict.fromkeys(["val", "test", *given]) if split in [*given, *held_out.sentences]]
