@@ -32,7 +32,7 @@ from torch import Tensor, nn
 
 from scripts.benchmarks import decode_with_joeynmt as decode_with_joeynmt
 from scripts.benchmarks.decode_plainly import PlainTransformer
-from scripts.benchmarks.draw_decoding import JOEYNMT_TURNS, NAMES, STEP_TURNS, draw
+from scripts.benchmarks.draw_decoding import JOEYNMT_TURNS, LENGTHS, NAMES, STEP_TURNS, USUAL, draw
 from scripts.benchmarks.peer_environment import made_environment
 from scripts.benchmarks.processor import processor
 from seq2seq_attn.checkpoint.load import Loaded, load
@@ -79,15 +79,15 @@ def parse(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("run", help="a run folder or a .ckpt file")
     parser.add_argument("--peers", nargs="*", default=["plain", "ctranslate2"], choices=list(NAMES)[1:])
     parser.add_argument("--data", type=Path, help="folder of test_2016_flickr.en.gz and .fr.gz; default: download")
-    parser.add_argument("--sentences", type=int, default=1000)
-    parser.add_argument("--most", type=int, default=54, help="greatest length of a translation, in tokens")
-    parser.add_argument("--batch", type=int, default=128, help="sentences per batch, by default as in translate.py")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--turns", type=int, default=7)
-    parser.add_argument("--joeynmt-turns", type=int, default=JOEYNMT_TURNS)
+    parser.add_argument("--sentences", type=int, default=USUAL["sentences"])
+    parser.add_argument("--most", type=int, default=USUAL["most"], help="greatest length of a translation, in tokens")
     parser.add_argument(
-        "--lengths", nargs="+", type=int, default=[25, 50, 100, 200, 300, 400], help="lengths for the plot, in tokens"
+        "--batch", type=int, default=USUAL["batch"], help="sentences per batch, by default as in translate.py"
     )
+    parser.add_argument("--threads", type=int, default=USUAL["threads"])
+    parser.add_argument("--turns", type=int, default=USUAL["turns"])
+    parser.add_argument("--joeynmt-turns", type=int, default=JOEYNMT_TURNS)
+    parser.add_argument("--lengths", nargs="+", type=int, default=list(LENGTHS), help="lengths for the plot, in tokens")
     parser.add_argument("--layers", type=int, help="pad each side to this many layers with layers that add zero")
     parser.add_argument("--environments", type=Path, default=CACHE / "peers", help="folder of JoeyNMT's environment")
     parser.add_argument("--output", type=Path, default=ROOT / "docs" / "benchmarks")

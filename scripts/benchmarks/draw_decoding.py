@@ -12,6 +12,8 @@ from matplotlib.figure import Figure
 from scripts.benchmarks.figures_file import commit_text, draw_given, shown
 
 JOEYNMT_TURNS = 2
+USUAL = {"sentences": 1000, "most": 54, "batch": 128, "threads": 2, "turns": 7}  # options of the command
+LENGTHS = (25, 50, 100, 200, 300, 400)
 STEP_TURNS = 3  # at most; the fastest counts
 NAMES = {
     "ours": "ours",
@@ -100,8 +102,12 @@ def arguments(results: dict[str, Any]) -> str:
     filled, layers = results["model"]["filled"], results["model"]["layers"].split("+")[0]
     peers = [name for name in results["searches"]["greedy"] if name != "ours"]
     joeynmt = len(results["searches"]["greedy"].get("joeynmt", {"seconds": range(JOEYNMT_TURNS)})["seconds"])
+    given = {name: results["options"][name] for name in USUAL if results["options"][name] != USUAL[name]}
+    lengths = [int(length) for length in next(iter(results["seconds_per_step"].values()))]
     return (
         (f" --layers {layers}" if filled else "")
+        + "".join(f" --{name} {value}" for name, value in given.items())
+        + (f" --lengths {' '.join(map(str, lengths))}" if lengths != list(LENGTHS) else "")
         + (f" --peers {' '.join(peers)}" if peers else "")
         + (f" --joeynmt-turns {joeynmt}" if joeynmt != JOEYNMT_TURNS else "")
     )

@@ -65,7 +65,7 @@ minutes, alone on the machine. ± is the standard deviation over seeds; with one
 {settings}
 {machines}
 
-Made by {command}, which trains what the figures lack; to draw it again from
+{made}; to draw it again from
 {name}.json: `python -m scripts.benchmarks.draw_minutes docs/benchmarks/{name}.json`.
 """
 MODELS = (
@@ -73,6 +73,7 @@ MODELS = (
     "(Bahdanau et al. 2015), of width {dim}. All models have one joint vocabulary of {tokens:,} tokens and tied "
     "embeddings."
 )
+UNRECORDED_DECAY = {"decay_after": 1600, "decay_every": 400}  # settings of the runs of OpenNMT-py that record none
 # When each program ends, and how its rate falls
 SCHEDULES = {
     "ours": "Ours ends after {epochs} epochs, when its learning rate has fallen to zero.",
@@ -160,7 +161,7 @@ def draw(file: Path) -> Path:
             settings=settings(programs),
             machines=listed([*machines(programs), *different_machines(programs, file.stem)]),
             name=literal(file.stem),
-            command=code(f"python -m scripts.benchmarks.minutes --data fra.txt{changes(results)}{output(file)}"),
+            made=made(programs, results, file),
         ),
         encoding="utf-8",
     )
@@ -178,7 +179,7 @@ def notes(programs: dict[str, Any], results: dict[str, Any], page: str) -> list[
     schedules = [text for name, text in SCHEDULES.items() if any(given.endswith(name) for given in programs)]
     if len(programs) > 1:
         schedules.insert(1, "The others train until the time is up.")
-    numbers = {"epochs": "its", "decay_after": 1600, "decay_every": 400}  # the last two of runs that record none
+    numbers = {"epochs": "its", **UNRECORDED_DECAY}
     for run in every:
         numbers |= {name: of[name] for of in (run, run["settings"]) for name in numbers if name in of}
     is_beside = {program: any(name.startswith(program) for name in programs) for program in ("joeynmt", "opennmt")}
@@ -209,8 +210,12 @@ def machines_of(runs: dict[str, Any]) -> list[tuple[str, str]]:
 
 def processor_text(machine: tuple[str, str]) -> str:
     processor, torch = machine
-    unknown = "" if "family" in processor else " (family and model not recorded)"
+    unknown = "" if is_of_known_model(processor) else " (family and model not recorded)"
     return f"{literal(processor)}{unknown}, torch {literal(torch)}"
+
+
+def is_of_known_model(processor: str) -> bool:
+    return "family" in processor
 
 
 def different_machines(programs: dict[str, Any], page: str) -> list[str]:
@@ -223,6 +228,20 @@ def different_machines(programs: dict[str, Any], page: str) -> list[str]:
         f"By these records the machine of {' and of '.join(names)} may be another than that of {NAMES[first]}: its "
         "minutes, and what it reached in them, are not comparable with those of the other programs."
     ]
+
+
+def made(programs: dict[str, Any], results: dict[str, Any], file: Path) -> str:
+    """Return the command that made the figures; one of a processor without a model is that of no machine of today."""
+    command = f"python -m scripts.benchmarks.minutes --data fra.txt{changes(results)}"
+    every = [run for runs in programs.values() for run in runs.values()]
+    if all(is_of_known_model(run["machine"]["processor"]) for run in every):
+        return f"Made by {code(command + output(file))}, which trains what the figures lack"
+    if any("decay_after" not in run["settings"] for run in programs.get("opennmt_rnn", {}).values()):
+        command += " --setting " + " ".join(f"{name}={number}" for name, number in UNRECORDED_DECAY.items())
+    return (
+        f"Made by an earlier version of {code(f'{command} --output FILE.json')}, which adds no run to these figures, "
+        "since they do not record the model of the processor"
+    )
 
 
 def changes(results: dict[str, Any]) -> str:

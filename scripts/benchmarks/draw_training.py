@@ -79,7 +79,7 @@ def draw(file: Path) -> Path:
             "tokens": results["options"]["tokens"],
             "turns": turns_of(sizes),
             "commands": ", then ".join(map(code, results["commands"])),
-            "commit": commit_text([results.get("commit")]),
+            "commit": commit_text([results.get("commit"), *results.get("kept_commits", [])]),
             "note": f"\n{fill(results['note'], 120, break_on_hyphens=False)}" if results.get("note") else "",
             "folder": f" {FOLDER}" if any("FOLDER" in command for command in results["commands"]) else "",
             "notes": "".join(f"- {note.format(padding=joeynmt)}\n" for name, note in NOTES.items() if name in measured),

@@ -28,6 +28,7 @@ from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.paths import quoted
 from seq2seq_attn.training.provenance import commit
 
+MADE = "made.json"  # in the folder of a run: the commit, torch and processor that made it
 TEST = "test_2016_flickr"
 LANGUAGES = ("en", "fr")
 # Chosen by validation BLEU with seed 1; the page says among what.
@@ -179,6 +180,8 @@ def score(name: str, seed: int, parent: Path, options: argparse.Namespace) -> fl
         if done.returncode:
             last = (folder / "output.txt").read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
             raise UserError(f"{program.name} {' '.join(given)} failed: {' '.join(last)}")
+        made = {"commit": (commit() or "unknown")[:7], "torch": torch.__version__, "processor": processor()}
+        (folder / MADE).write_text(json.dumps(made) + "\n", encoding="utf-8")
     metrics: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
     return float(metrics["splits"]["test"]["bleu"] if name == "parent" else metrics["test/bleu"])
 
@@ -204,12 +207,18 @@ def page(scores: dict[str, list[float]], options: argparse.Namespace) -> str:
         chosen=CHOSEN,
         commands="\n".join(commands),
         whole=" ".join(["python -m scripts.benchmarks.fine_tuning", *whole]),
-        commit=(commit() or "unknown")[:7],
-        torch=torch.__version__,
-        processor=processor(),
+        **made_by([options.runs / f"{name}_{seed}" for name in ROWS for seed in options.seeds]),
         threads=options.threads,
         plural="s" * (options.threads > 1),
     )
+
+
+def made_by(folders: Sequence[Path]) -> dict[str, str]:
+    """Return what made the runs in some folders, which may be several commits, or unknown."""
+    files = [folder / MADE for folder in folders]
+    made = [json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {} for file in files]
+    names = {"commit": "unknown", "torch": "unknown", "processor": "unknown processor"}
+    return {name: " and ".join(sorted({run.get(name, unknown) for run in made})) for name, unknown in names.items()}
 
 
 def epochs_of(parents: Sequence[Path]) -> int:

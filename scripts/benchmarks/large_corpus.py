@@ -519,6 +519,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(json.dumps(CHILDREN[options.tasks[0]](options)))
         return
     figures = json.loads(options.output.read_text()) if options.output.exists() else {}
+    for what, value in (("pairs", options.pairs), ("processor", processor())):
+        if figures.get(what, value) != value:
+            raise UserError(
+                f"{options.output} has figures of {what} {figures[what]}, not {value}; give another --output"
+            )
     for task in options.tasks:
         if task not in TASKS:
             raise UserError(f"there is no task {task}; choose from: {', '.join(TASKS)}")

@@ -47,7 +47,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parse(arguments)
     file = options.output / f"{options.name}.json"
     if options.keep and file.exists():
-        check_machine(json.loads(file.read_text(encoding="utf-8")), file)
+        check_kept(json.loads(file.read_text(encoding="utf-8")), file, options)
     results = measured(options)
     options.output.mkdir(parents=True, exist_ok=True)
     if options.keep and file.exists():
@@ -56,8 +56,8 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"wrote {draw(file)}")
 
 
-def check_machine(old: dict[str, Any], file: Path) -> None:
-    """Check that figures which are kept are of this machine, since a page names one.
+def check_kept(old: dict[str, Any], file: Path, options: argparse.Namespace) -> None:
+    """Check that figures which are kept are of this machine and of equal batches and vocabularies: a page names one.
 
     Raises:
         UserError: if they are not.
@@ -65,6 +65,12 @@ def check_machine(old: dict[str, Any], file: Path) -> None:
     if old["machine"] != machine():
         was = ", ".join(f"{name} {value}" for name, value in old["machine"].items())
         raise UserError(f"{file} has figures of {was}; give another --name, or leave out --keep")
+    for name, option in (("batch_tokens", "--batch-tokens"), ("tokens", "--tokens")):
+        if old["options"][name] != getattr(options, name):
+            raise UserError(
+                f"{file} has figures of {option} {old['options'][name]}, not {getattr(options, name)}; give another "
+                "--name, or leave out --keep"
+            )
 
 
 def machine() -> dict[str, str]:
@@ -76,7 +82,10 @@ def merge(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     names = sorted(old["sizes"].keys() | new["sizes"].keys())
     sizes = {name: old["sizes"].get(name, {}) | new["sizes"].get(name, {}) for name in names}
     commands = old["commands"] + new["commands"]
-    return new | {"sizes": sizes, "settings": old["settings"] | new["settings"], "commands": commands}
+    is_kept = any(of.keys() - new["sizes"].get(name, {}).keys() for name, of in old["sizes"].items())
+    kept_commits = [*old.get("kept_commits", []), old.get("commit")] if is_kept else []
+    settings = old["settings"] | new["settings"]
+    return new | {"sizes": sizes, "settings": settings, "commands": commands, "kept_commits": kept_commits}
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:

@@ -52,17 +52,18 @@ test_2016_flickr with greedy search and the weights that were best in validation
   attentions, all {seeds} seeds of one are above all {seeds} of the other in one of {chance} cases, and no correction is
   made for that; read a verdict whose ± overlap as a hint. ± is the standard deviation over seeds.
 - The runs of a home differ in the attention, the width and the seed alone; no learning rate was tuned for an attention.
-- Which rows have {seeds} seeds was in part decided by BLEU on the test set: the five with the highest one of seed
-  {first_seed} are among them. Their means include that seed, and are therefore a little high.
+- Which rows get {seeds} seeds is in part decided by BLEU on the test set: the five with the highest one of seed
+  {first_seed} do, as soon as they have been trained. Their means include that seed, and are therefore a little high.
 - ¹ The row has fewer seeds: the spread between seeds is unknown, and the row is neither better nor worse than another.
 - 95 %: the interval of the difference over the resampled test sets, of the mean over seeds.
 - The width in the last column makes the models equally large; the percentage is the difference that remains from the
   model of the usual attention.
 - Loss is that of the test set per token, label smoothing not counted; entropy is that of the attention to the source.
 - AER is the alignment error rate of the attention to the source on the pairs of `seq2seq-attn align`, whose sentences
-  are no captions. Speed and memory were measured apart, with nothing else on the machine, on one thread; processors:
+  are no captions. Speed and memory were measured apart, with nothing else on the machine, on one thread,
+  training from the first update on; processors:
   {processors}. – is not measured, or was measured on another processor than the home's usual
-  attention.
+  attention. ² Measured for fewer seeds than the row has.
 - BLEU: {signature}
 - Commits of the runs: {commits}
 
@@ -238,13 +239,14 @@ def cells(table: Table, row: Row, figures: dict[str, list[dict[str, Any]]]) -> l
         verdict = judged(row, usual, difference)
         compared = [minus(f"{difference.value:+.1f}"), minus(bounds), verdict and f"**{verdict}**"]
     size = row.seeds[0]["parameters"]
+    given = {key: [value[key] for value in figures[row.preset] if value.get(key) is not None] for key, *_ in COLUMNS}
     return [
         literal(row.preset) + ("¹" if len(row.seeds) < len(SEEDS) else ""),
         str(len(row.seeds)),
         spread(row.scores, 1, ".1f"),
         *compared,
         *(
-            spread([value[key] for value in figures[row.preset] if value.get(key) is not None], unit, form)
+            spread(given[key], unit, form) + ("²" if key == "aer" and 0 < len(given[key]) < len(row.seeds) else "")
             for key, _, unit, form in COLUMNS
         ),
         f"{size / 1e6:.3f}",

@@ -145,6 +145,7 @@ def test_the_page_says_the_median_ratio_of_the_turns_and_that_of_the_fastest(tmp
     assert "| plain cached loop | 5.00 ms | 4.00 ms | 10.00 ms | 2.50 |" in rows  # over the least, not the first
     assert "the fastest of 2 turns" in page
     assert "; commit `abcdef01`." in page
+    assert "RUN --layers 4 --batch 64 --turns 2 --lengths 25 400 --peers plain ctranslate2`" in page
     assert "for their cost: 1 on each side" in page
     assert "](decoding.png)" in page
     assert (tmp_path / "decoding.png").stat().st_size > 1000

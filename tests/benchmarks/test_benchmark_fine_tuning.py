@@ -69,12 +69,14 @@ def test_complete_runs_are_not_repeated_and_the_page_has_means_and_gains(
     given = ["--parents", *parents[:2], "--data", str(captions), "--pairs", "4", "--runs", str(tmp_path / "runs")]
     for _ in range(2):
         script.main([*given, "--output", str(tmp_path / "page.md")])
+        monkeypatch.setattr(script, "commit", lambda: "fedcba9876")  # with which no run is made
     assert len(started) == 6
     assert all("resume=auto" in command for command in started if "train.py" in command[1])
     page = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert "| the parent, fine-tuned on the captions | 31.0 | 32.0 | 31.5 ± 0.7 |" in page
     assert "fine-tuning gains 11.5 ± 0.7 BLEU over the parent and 21.5 ± 0.7 over training" in page
     assert "data=tatoeba trainer.max_epochs=5 seed=SEED" in page
+    assert "\nCommit 0123456, torch " in page
     assert str(tmp_path) not in page
     with pytest.raises(SystemExit):
         script.main([*given[:1], *parents[1:], *given[3:]])

@@ -214,6 +214,15 @@ def test_a_page_has_the_schedules_of_its_runs(tmp_path: Path) -> None:
     assert "halves its rate after 2,345 updates and every 67 from there" in text
 
 
+def test_figures_that_get_no_further_runs_say_so_and_have_the_settings_of_their_command() -> None:
+    text = script.OUTPUT.with_name("tatoeba_minutes_zen5.md").read_text(encoding="utf-8")
+    command = (
+        "--data fra.txt --experiment tatoeba_bahdanau --setting decay_after=1600 decay_every=400 --output FILE.json"
+    )
+    assert f"earlier version of `python -m scripts.benchmarks.minutes {command}`, which adds no run" in text
+    assert "which trains what the figures lack" in script.OUTPUT.with_suffix(".md").read_text(encoding="utf-8")
+
+
 def test_the_committed_pages_have_different_titles() -> None:
     pages = script.OUTPUT.parent.glob("tatoeba_minutes*.md")
     titles = [page.read_text(encoding="utf-8").partition("\n")[0] for page in pages]

@@ -268,9 +268,12 @@ def test_what_a_page_has_of_other_sizes_and_threads_can_stay() -> None:
         "sizes": {"A": {"1": few, "2": few}, "B": {"1": few}},
         "settings": settings,
         "options": {"turns": 2},
+        "commit": "a" * 40,
     }
     new = {"commands": ["two"], "sizes": {"A": {"2": many}}, "settings": {"A": {"dim": 1}}, "options": {"turns": 3}}
     both = benchmark.merge(old, new)
+    assert both["kept_commits"] == ["a" * 40]
+    assert benchmark.merge(new, new)["kept_commits"] == []  # all is measured again
     assert both["sizes"] == {"A": {"1": few, "2": many}, "B": {"1": few}}
     assert both["settings"] == settings
     assert both["commands"] == ["one", "two"]

@@ -284,7 +284,8 @@ def test_a_row_of_one_seed_is_marked_and_never_called_better(tmp_path: Path) -> 
     runs, page = tmp_path / "runs", tmp_path / "docs" / "homes.md"
     made(runs, {"none": [1, 1, 1], "bahdanau": [3, 3, 4], "hard": [20], "multihead": [11, 12, 13], "l2": [2, 20, 20]})
     measured = {"home": "rnn", "preset": "hard", "seed": 1, "aer": 41.5, "tokens_per_second": 5432.0}
-    home_runs.write_rows(runs / home_runs.MEASURES, [measured])
+    others = [{"home": "rnn", "preset": "l2", "seed": seed, "aer": 50.0} for seed in (1, 3)]
+    home_runs.write_rows(runs / home_runs.MEASURES, [measured, *others])
     script.main(["page", "--runs", str(runs), "--output", str(page), "--home", "rnn", "--resamples", "200"])
     text = page.read_text(encoding="utf-8")
     cells = {line.split(" | ")[0].strip("| "): line.split(" | ") for line in text.splitlines() if line.startswith("| ")}
@@ -299,6 +300,7 @@ def test_a_row_of_one_seed_is_marked_and_never_called_better(tmp_path: Path) -> 
     assert " ± " in cells["bahdanau"][2]
     assert " ± " not in cells["hard¹"][2]
     assert {"41.5", "5,432"} <= set(cells["hard¹"])
+    assert "50.0 ± 0.0²" in cells["l2"]  # of two of its three seeds
     assert "| sparse | – | not taken: not \\| here |" in text
     assert "seed 1 to 3; " in text
     assert "- Commits of the runs: `cccccccc`; processor not recorded\n" in text
