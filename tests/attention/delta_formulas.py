@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 from attention.feature_map_formulas import DECAYS
-from attention.score_formulas import Pair
+from attention.score_formulas import Pair, affine
 from torch import Tensor
 
 
@@ -23,7 +23,7 @@ def delta_weights(attention: Any, pairs: list[Pair]) -> dict[int, Tensor]:
     """
     vectors: dict[int, Tensor] = {}
     for pair in sorted(pairs, key=lambda pair: pair.s):
-        key = unit(attention.project_key(pair.k).chunk(pair.heads)[pair.head])
+        key = unit(affine(attention.project_key, pair.k).chunk(pair.heads)[pair.head])
         strength = torch.sigmoid(attention.project_strength.weight[pair.head] @ pair.k)
         kept = torch.ones(())
         if attention.decay is not None:
@@ -32,5 +32,5 @@ def delta_weights(attention: Any, pairs: list[Pair]) -> dict[int, Tensor]:
         vectors[pair.s] = strength * key
     if not pairs:
         return {}
-    query = unit(attention.project_query(pairs[0].q).chunk(pairs[0].heads)[pairs[0].head])
+    query = unit(affine(attention.project_query, pairs[0].q).chunk(pairs[0].heads)[pairs[0].head])
     return {s: query @ vector for s, vector in vectors.items()}

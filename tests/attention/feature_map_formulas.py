@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 import torch
-from attention.score_formulas import Pair
+from attention.score_formulas import Pair, affine
 from torch import Tensor
 
 
@@ -72,11 +72,11 @@ def kernel_weights(attention: Any, pairs: list[Pair]) -> dict[int, Tensor]:
         return {}
     head, heads = pairs[0].head, pairs[0].heads
     kernel = KERNELS[type(attention.feature_map).__name__]
-    query = attention.project_query(pairs[0].q).chunk(heads)[head]
+    query = affine(attention.project_query, pairs[0].q).chunk(heads)[head]
     factors = decays(attention, pairs)
     products = {
         p.s: factors[p.s]
-        * kernel(attention.feature_map, query, attention.project_key(p.k).chunk(heads)[head], p.t, p.s)
+        * kernel(attention.feature_map, query, affine(attention.project_key, p.k).chunk(heads)[head], p.t, p.s)
         for p in pairs
     }
     total = sum(products.values())

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 
 class Pair(NamedTuple):
@@ -47,7 +48,7 @@ def general(score: Any, pair: Pair) -> Tensor:
 
 
 def scaled_dot(score: Any, pair: Pair) -> Tensor:
-    query, keys = head_of(score.project_query(pair.q), pair), score.project_key(pair.k)
+    query, keys = head_of(affine(score.project_query, pair.q), pair), affine(score.project_key, pair.k)
     groups = len(keys) // len(query)  # heads of keys, each for as many heads of queries
     return query @ keys.chunk(groups)[pair.head * groups // pair.heads] / math.sqrt(len(query))
 
@@ -55,7 +56,7 @@ def scaled_dot(score: Any, pair: Pair) -> Tensor:
 def forgetting(score: Any, pair: Pair) -> Tensor:
     """Lin et al. 2025, eq. 4: the logarithms of all gates between, the nearer of the two tokens left out."""
     first, last = sorted((pair.s, min(pair.t, max(pair.length - 1, 0))))
-    gates = [(score.gate(pair.keys[between])[pair.head]).sigmoid() for between in range(first + 1, last + 1)]
+    gates = [affine(score.gate, pair.keys[between])[pair.head].sigmoid() for between in range(first + 1, last + 1)]
     return scaled_dot(score.scaled_dot, pair) + sum((gate.log() for gate in gates), torch.zeros(()))
 
 
@@ -65,12 +66,12 @@ def plain_scaled_dot(score: Any, pair: Pair) -> Tensor:
 
 
 def cosine(score: Any, pair: Pair) -> Tensor:
-    query, key = head_of(score.project_query(pair.q), pair), head_of(score.project_key(pair.k), pair)
+    query, key = head_of(affine(score.project_query, pair.q), pair), head_of(affine(score.project_key, pair.k), pair)
     return score.scales[pair.head] * (query @ key) / (query.norm() * key.norm())
 
 
 def qk_norm(score: Any, pair: Pair) -> Tensor:
-    query, keys = head_of(score.project_query(pair.q), pair), score.project_key(pair.k)
+    query, keys = head_of(affine(score.project_query, pair.q), pair), affine(score.project_key, pair.k)
     groups = len(keys) // len(query)
     key = keys.chunk(groups)[pair.head * groups // pair.heads]
     return rms_norm(query, score.query_gain) @ rms_norm(key, score.key_gain) / math.sqrt(len(query))
@@ -83,17 +84,17 @@ def rms_norm(x: Tensor, gain: Tensor) -> Tensor:
 def latent(score: Any, pair: Pair) -> Tensor:
     """DeepSeek-AI 2024, eq. 9-10 and 12-13: the keys and queries of each head, made of their latents."""
     compressed = score.compress_query
-    query = pair.q if compressed is None else rms_norm(compressed(pair.q), score.query_gain)
-    query, key = score.project_query(query), score.project_key(latents(score, pair.k))
+    query = pair.q if compressed is None else rms_norm(affine(compressed, pair.q), score.query_gain)
+    query, key = affine(score.project_query, query), affine(score.project_key, latents(score, pair.k))
     return head_of(query, pair) @ head_of(key, pair) / math.sqrt(len(query) / pair.heads)
 
 
 def latents(score: Any, x: Tensor) -> Tensor:
-    return rms_norm(score.compress_keys(x), score.key_gain)
+    return rms_norm(affine(score.compress_keys, x), score.key_gain)
 
 
 def l2(score: Any, pair: Pair) -> Tensor:
-    query, key = head_of(score.project_query(pair.q), pair), head_of(score.project_key(pair.k), pair)
+    query, key = head_of(affine(score.project_query, pair.q), pair), head_of(affine(score.project_key, pair.k), pair)
     return -(query - key).square().sum() / math.sqrt(len(query))
 
 
@@ -155,7 +156,7 @@ def fixed(score: Any, pair: Pair) -> Tensor:
     if number >= 0:
         width = len(pair.q) // pair.heads
         rows = slice(number * width, (number + 1) * width)
-        query, key = score.project_query(pair.q)[rows], score.project_key(pair.k)[rows]
+        query, key = affine(score.project_query, pair.q)[rows], affine(score.project_key, pair.k)[rows]
         return query @ key / math.sqrt(width)
     weights = {"left": pair.s + 1, "end": pair.s + 1, "right": pair.end - pair.s, "start": pair.end - pair.s}
     return torch.tensor(float(weights.get(FIXED[pair.head], 1) ** 3)).log()
@@ -165,6 +166,11 @@ def mixture(score: Any, pair: Pair) -> Tensor:
     shares = score.logits[:, pair.head].exp() / score.logits[:, pair.head].exp().sum()
     each = zip(shares, score.scores.values(), strict=True)
     return sum(share * SCORES[type(child).__name__](child, pair) for share, child in each)
+
+
+def affine(layer: Any, x: Tensor) -> Tensor:
+    """W x + b of a layer of the package, as torch computes it."""
+    return F.linear(x, layer.weight, layer.bias)
 
 
 def head_of(x: Tensor, pair: Pair) -> Tensor:
