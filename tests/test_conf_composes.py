@@ -9,7 +9,7 @@ import pytorch_lightning as pl
 from configs import CONF, ROOT, composed, options
 from omegaconf import OmegaConf
 
-ALONE = ("attention", "attention/score", "attention/pattern", "attention/normalizer")  # of many options, and cheap
+ALONE = ("attention/score", "attention/pattern", "attention/normalizer")  # of many options, and cheap
 GROUPS = ("data", "tokenizer", "model", "search", "optimizer", "scheduler", "trainer", "debug", "recipe")
 LISTS = ("metric", "callback", "logger")
 PARTS = ("attention/mix", "attention/gate", "data/cleaning")
@@ -34,10 +34,12 @@ def rows(*groups: str) -> list[list[str]]:
 
 
 SINGLE = [[f"{group}={name}"] for group in ALONE for name in options(group)]
+# The contract of models composes each of them, too.
+PRESETS = [pytest.param([f"attention={name}"], marks=pytest.mark.slow) for name in options("attention")]
 
 
 @pytest.mark.parametrize(
-    "choices", [*rows(*GROUPS, *LISTS), *rows(*PARTS, *SLOTS), *SINGLE, *FEATURE_MAPS, *DECAYS], ids=" ".join
+    "choices", [*rows(*GROUPS, *LISTS), *rows(*PARTS, *SLOTS), *SINGLE, *PRESETS, *FEATURE_MAPS, *DECAYS], ids=" ".join
 )
 def test_every_option_composes(choices: list[str]) -> None:
     config = OmegaConf.to_container(composed(*choices))

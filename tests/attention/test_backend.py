@@ -74,7 +74,10 @@ def distinct() -> list[tuple[str, str]]:
 
 
 @pytest.mark.usefixtures("double", "at_once")
-@pytest.mark.parametrize(("preset", "other"), distinct())
+@pytest.mark.parametrize(
+    ("preset", "other"),
+    [pytest.param(*pair, marks=[pytest.mark.slow] if number % 2 else []) for number, pair in enumerate(distinct())],
+)
 def test_fast_backends_see_a_part_that_is_not_the_presets(preset: str, other: str) -> None:
     layer, x = by_blocks(self_layer(preset, f"attention/{other}")), torch.randn(3, 13, WIDTH)
     for parameter in layer.parameters():

@@ -184,7 +184,7 @@ def test_large_scores_overflow_nowhere(sorting: list[int]) -> None:
     check_equal(found, expected, x)
 
 
-@both
+@pytest.mark.parametrize("causal", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_no_tensor_of_all_pairs_is_made(causal: bool, sorting: list[int]) -> None:
     n = 600
     layer = attending("attention.num_heads=1", "attention.pattern.num_buckets=32")

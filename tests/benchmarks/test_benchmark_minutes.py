@@ -54,6 +54,7 @@ class Side:
         return len(self.references)
 
 
+@pytest.mark.slow  # it waits for a validation
 def test_a_validation_has_the_minutes_at_which_it_came(tmp_path: Path) -> None:
     def found() -> dict[int, float | None]:
         return {int(file.stem): 1.0 for file in tmp_path.glob("*.hyps")}
@@ -301,6 +302,7 @@ def test_a_training_that_has_ended_is_not_repeated_when_its_test_fails(
     assert tested[1] == {"val": [["a"]], "test": [["b"]]}
 
 
+@pytest.mark.slow  # it waits for the program
 def test_a_program_that_fails_is_told_with_its_last_words(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "import sys; sys.exit('no such corpus')"]
     with pytest.raises(UserError, match="failed: no such corpus"):

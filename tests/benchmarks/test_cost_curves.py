@@ -99,6 +99,7 @@ def test_rows_are_written_and_drawn_and_measured_once(processes: list[list[str]]
     assert output.with_name("costs_both_sides_1.png").stat().st_size > 10_000
 
 
+@pytest.mark.slow  # rows that are drawn are tested above
 def test_a_page_drawn_again_names_the_commands_that_measured(processes: list[list[str]], tmp_path: Path) -> None:
     output = tmp_path / "costs.json"
     given = [*SMALL, "--presets", "multihead", "--output", str(output)]

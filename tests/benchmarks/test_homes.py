@@ -89,7 +89,12 @@ def test_other_seeds_are_of_the_usual_attentions_of_those_at_home_there_and_of_t
     assert jobs == [Job("conv", preset, seed) for seed in (2, 3) for preset in second]
 
 
-@pytest.mark.parametrize("home", HOMES)
+SLOW_HOMES = ("rnn_luong", "conv", "self")
+
+
+@pytest.mark.parametrize(
+    "home", [pytest.param(home, marks=[pytest.mark.slow] if home in SLOW_HOMES else []) for home in HOMES]
+)
 def test_the_command_of_a_home_fills_its_slot_in_a_model_of_nearly_the_usual_size(home: str) -> None:
     overrides = home_runs.command(Job(home, "none", 3))
     with initialize_config_dir(str(CONF), version_base="1.3"):

@@ -117,7 +117,8 @@ def test_a_run_that_died_and_was_resumed_is_the_run_that_never_died(
     assert_same_run(tmp_path / "stopped", whole)
 
 
-@pytest.mark.parametrize("number", [1, pytest.param(2, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [1, 2])
 def test_a_run_with_workers_that_died_and_was_resumed_is_the_run_without_them(
     number: int, tmp_path: Path, pairs: list[str], trained_run: Path
 ) -> None:

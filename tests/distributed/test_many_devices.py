@@ -320,6 +320,7 @@ def scored_for_long(folder: Path) -> float:
 
 
 @pytest.mark.usefixtures("double")
+@pytest.mark.slow  # it waits longer than a collective may
 def test_others_wait_for_a_score_of_the_first_process_however_long_it_takes(tmp_path: Path) -> None:
     data(tmp_path)
     assert on_ranks(2, scored_for_long, tmp_path, tmp_path) == [50.0, 50.0]

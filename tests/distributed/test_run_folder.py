@@ -60,7 +60,7 @@ def test_processes_wait_for_a_preparation_of_hours(monkeypatch: pytest.MonkeyPat
     assert connect(TorchElasticEnvironment()).timeout == timedelta(days=1)
 
 
-@pytest.mark.parametrize("rank", ["0", "1"])
+@pytest.mark.parametrize("rank", ["0", pytest.param("1", marks=pytest.mark.slow)])
 def test_processes_that_never_come_are_announced_and_named(
     rank: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

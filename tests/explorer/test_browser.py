@@ -445,6 +445,7 @@ def test_back_and_forward_lead_to_what_was_run(explorers: dict[str, Explorer], b
         assert len(asked) == before
 
 
+@pytest.mark.slow  # an explorer that is stopped is tested without a browser
 def test_stop_after_back_computes_nothing_else(explorers: dict[str, Explorer], browser: Any) -> None:
     explorer = explorers["conv"]
     asked: list[str] = []
@@ -495,6 +496,7 @@ def test_512_tokens_are_drawn(explorers: dict[str, Explorer], browser: Any) -> N
         page.wait(lambda: page.run(COLOURS_INSIDE) > 20)
 
 
+@pytest.mark.slow  # what the file holds is tested in test_one_file.py
 def test_one_file_shows_the_same_without_a_server(
     explorers: dict[str, Explorer], served_models: dict[str, Translator], browser: Any, tmp_path: Path
 ) -> None:

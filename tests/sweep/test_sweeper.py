@@ -348,7 +348,7 @@ def test_a_run_without_the_record_of_its_job_is_no_job_of_any_sweep(tmp_path: Pa
     job.check()
 
 
-@pytest.mark.parametrize("more", [(), ("resume=auto",)])
+@pytest.mark.parametrize("more", [pytest.param((), marks=pytest.mark.slow), ("resume=auto",)])
 def test_what_no_job_has_written_is_left_as_it_is(folder: Path, more: tuple[str, ...]) -> None:
     first = folder / "sweep" / "0"
     (first / "checkpoints").mkdir(parents=True)

@@ -170,7 +170,7 @@ class Clipped(pl.Callback):
         self.largest.append(max(gradient.abs().max().item() for gradient in gradients))
 
 
-@pytest.mark.parametrize("precision", ["32-true", "bf16-mixed"])
+@pytest.mark.parametrize("precision", ["32-true", pytest.param("bf16-mixed", marks=pytest.mark.slow)])
 def test_gradients_are_clipped_before_the_optimizer_reads_them(witnessed: Callable[..., Any], precision: str) -> None:
     given = (*TRANSFORMER, "trainer.max_steps=3", f"trainer.precision={precision}")
     assert min(witnessed(Clipped, *given, "trainer.gradient_clip_val=null").norms) > 0.01
