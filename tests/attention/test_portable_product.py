@@ -130,7 +130,13 @@ def test_work_and_what_is_kept_for_the_gradient_are_far_from_all_pairs(preset: s
     assert numbers < all_numbers / 4
 
 
-@pytest.mark.parametrize("preset", attentions_at_once())
+@pytest.mark.parametrize(
+    "preset",
+    [
+        pytest.param(preset, marks=[pytest.mark.slow] if number % 2 else [])
+        for number, preset in enumerate(attentions_at_once())
+    ],
+)
 def test_no_attention_reads_a_number_from_the_device(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tensors on the meta device hold no numbers: whatever would make a GPU wait for one raises an error."""
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())  # which knows no meta device
