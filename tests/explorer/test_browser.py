@@ -414,6 +414,7 @@ def test_what_if_offers_what_the_attention_can_do(tmp_path: Path, browser: Any) 
             assert page.run("return [...arguments[0].options].map(each => each.text)", page.one("do")) == offered
 
 
+@pytest.mark.slow  # three seconds, and on a busy machine it once waited in vain
 def test_back_and_forward_lead_to_what_was_run(explorers: dict[str, Explorer], browser: Any) -> None:
     explorer = explorers["rnn"]
     asked: list[str] = []
