@@ -564,7 +564,6 @@ function saveAddress(push) {
 
 /** Show what the address names. */
 async function restore() {
-  forgetAddress();
   const address = readAddress();
   if (!address) {
     if (location.hash.length > 1) showError("The address names no view of this page.");
@@ -618,6 +617,7 @@ async function start() {
       "attends to, in every layer and head, and how the search found it.";
     connectForm();
   }
+  addEventListener("popstate", forgetAddress); // at once; hashchange may come after a timer that writes the address
   addEventListener("hashchange", restore);
   await restore();
 }
