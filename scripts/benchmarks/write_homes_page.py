@@ -60,10 +60,9 @@ test_2016_flickr with greedy search and the weights that were best in validation
   model of the usual attention.
 - Loss is that of the test set per token, label smoothing not counted; entropy is that of the attention to the source.
 - AER is the alignment error rate of the attention to the source on the pairs of `seq2seq-attn align`, whose sentences
-  are no captions. Speed and memory were measured apart, with nothing else on the machine, on one thread,
-  training from the first update on; processors:
-  {processors}. – is not measured, or was measured on another processor than the home's usual
-  attention. ² Measured for fewer seeds than the row has.
+  are no captions. Speed and memory were measured apart, with nothing else on the machine, on one thread; the speed of
+  training includes the first update; processors: {processors}. – is not measured, or was measured on another
+  processor than the home's usual attention. ² Measured for fewer seeds than the row has.
 - BLEU: {signature}
 - Commits of the runs: {commits}
 

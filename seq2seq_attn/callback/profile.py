@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, final
 
@@ -37,12 +38,11 @@ class Profile(pl.Callback):
         warm_up = min(warm_up_steps, 1)  # the steps before it run without a profiler
         self._schedule = torch.profiler.schedule(wait=warm_up_steps - warm_up, warmup=warm_up, active=steps, repeat=1)
         self._profiler: torch.profiler.profile | None = None
-        self._sorted_by = "cpu_time_total"
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         trainer.profiler = HookRanges()
-        self._sorted_by = "cpu_time_total" if pl_module.device.type == "cpu" else "device_time_total"
-        ready = self._write if trainer.is_global_zero else None
+        by = "cpu_time_total" if pl_module.device.type == "cpu" else "device_time_total"
+        ready = partial(self._write, by=by) if trainer.is_global_zero else None
         self._profiler = torch.profiler.profile(schedule=self._schedule, on_trace_ready=ready)
         self._profiler.start()
 
@@ -67,12 +67,10 @@ class Profile(pl.Callback):
             self._profiler.stop()
             self._profiler, trainer.profiler = None, PassThroughProfiler()
 
-    def _write(self, profiler: torch.profiler.profile) -> None:
+    def _write(self, profiler: torch.profiler.profile, by: str) -> None:
         if profiler.step_num <= self.warm_up_steps:
             return
-        table = profiler.key_averages().table(
-            sort_by=self._sorted_by, row_limit=self.operators, max_name_column_width=90
-        )
+        table = profiler.key_averages().table(sort_by=by, row_limit=self.operators, max_name_column_width=90)
         self.file.write_text(table, encoding="utf-8")
         log.info(f"Where the time of a step goes: {self.file}")
 

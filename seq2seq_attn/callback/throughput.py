@@ -57,7 +57,7 @@ class Throughput(pl.Callback):
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Batch, batch_idx: int) -> None:
         real, computed = batch.target_lengths.sum(), batch.target_output.numel()
-        if pl_module.model.reads_source:  # or else every source is an end token alone
+        if pl_module.model.reads_source:  # otherwise every source is an end token alone
             real, computed = real + batch.source_lengths.sum(), computed + batch.source.numel()
         counts = torch.stack([real, real.new_full((), computed)])
         self._begun = counts if self._begun is None else self._begun + counts

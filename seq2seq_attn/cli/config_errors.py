@@ -90,7 +90,7 @@ OF_THE_RUN = {  # what is that of the run unless it is chosen, by command and gr
     "serve": {"search": "a search"},
     "evaluate": {"search": "a search", "data": "a corpus"},
 }
-FILE_OPTIONS = {  # what a file that is no model is, where it is typed without an option, by command
+FILE_OPTIONS = {  # the option, by command, that takes a file which is no model and was typed without one
     "train": "data=parallel data.train",
     "prepare": "data=parallel data.train",
     "translate": "input",
@@ -191,7 +191,7 @@ def sentence_of_override(error: Exception, directory: Path, config_name: str, ov
         key, _, value = match[1].partition("=")
         return (
             f"{match[1]} names several values; write {key}=[{value}] for a list of them, {key}={typed(value)} for one "
-            "text, or add -m for a job with each"
+            "text, or add -m for a job with each value"
         )
     if "ValueType.INTERVAL_SWEEP" in message:
         word = next((word for word in overrides if "interval(" in word), "an interval")

@@ -18,6 +18,7 @@ from torch import Tensor
 from seq2seq_attn.batch import Batch
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.training.loss import CHUNK
+from seq2seq_attn.training.token_dropout import draw
 
 
 @final
@@ -52,9 +53,7 @@ class ScheduledSampling:
         share = self.share_at(step)
         if share == 0:
             return batch
-        read = batch.target_input
-        # Half precision, even if it is torch's default, has too few numbers: one in 256 of bfloat16 would be 0.
-        drawn = (torch.rand(read.shape, device=read.device, dtype=torch.float32) < share) & batch.target_mask
+        drawn = draw(batch.target_input, share) & batch.target_mask
         drawn[:, 0] = False
         with torch.no_grad():
             tokens = one_pass(batch, model, drawn) if self.mode == "parallel" else step_by_step(batch, model, drawn)

@@ -43,6 +43,12 @@ def drop(
     """Return the tokens with this share of those under the mask, except the `kept` ids, replaced."""
     for token in kept:
         mask = mask & (tokens != token)
-    # Half precision, even if it is torch's default, has too few numbers: one in 256 of bfloat16 would be 0.
-    drawn = torch.rand(tokens.shape, device=tokens.device, dtype=torch.float32) < share
-    return tokens.masked_fill(drawn & mask, unk_id)
+    return tokens.masked_fill(draw(tokens, share) & mask, unk_id)
+
+
+def draw(tokens: Int[Tensor, "batch length"], share: float) -> Bool[Tensor, "batch length"]:
+    """Draw each position with this probability, in float32 even where torch's default is half precision.
+
+    One number in 256 of bfloat16 would be 0.
+    """
+    return torch.rand(tokens.shape, device=tokens.device, dtype=torch.float32) < share

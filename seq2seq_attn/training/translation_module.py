@@ -209,7 +209,7 @@ class TranslationModule(pl.LightningModule):
             self._log_epoch()
 
     def on_train_batch_end(self, outputs: Any, batch: Batch, batch_idx: int) -> None:
-        """Log the epoch of an update that a time limit makes the last: its figures are logged whatever its number."""
+        """Log the epoch of the update that a time limit makes the last: its figures are logged whatever its number."""
         if self.trainer.should_stop:
             self._log_epoch()
 
@@ -364,7 +364,7 @@ class TranslationModule(pl.LightningModule):
         assert loss.correct is not None
         if decoded.alignment_loss is not None:
             self.alignment_loss.update(decoded.alignment_loss.sum() / loss.tokens, weight=loss.tokens)
-        correct = loss.correct.double()  # the quotient of two integers has torch's default type, in bf16-true of 8 bits
+        correct = loss.correct.double()  # or the quotient would have torch's default type: 8 bits in bf16-true
         sums = dict(zip(MEANS, (loss.smoothed, loss.nll, correct), strict=True))
         token_ids = self.translate(batch) if self.translates else []
         hypotheses = self.tokenizer.decode_target(token_ids) if self.translates else []

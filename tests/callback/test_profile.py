@@ -89,14 +89,16 @@ def test_the_rows_are_sorted_by_the_time_on_the_device_of_the_run(
     device: str, column: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     averages = SimpleNamespace(table=lambda **options: asked.update(options) or "")
     done: Any = object.__new__(torch.profiler.profile)
     done.step_num, done.key_averages = 7, lambda: averages
     monkeypatch.setattr("torch.cuda.is_available", lambda: device == "cpu")
-    monkeypatch.setattr("torch.profiler.profile", lambda **_: SimpleNamespace(start=lambda: None))
+    started = SimpleNamespace(start=lambda: None)
+    monkeypatch.setattr("torch.profiler.profile", lambda **options: given.update(options) or started)
     profile = Profile(folder=str(tmp_path), warm_up_steps=2, steps=5, operators=90)
     profile.on_train_start(SimpleNamespace(is_global_zero=True), SimpleNamespace(device=torch.device(device)))
-    profile._write(done)
+    given["on_trace_ready"](done)
     assert asked["sort_by"] == column
 
 

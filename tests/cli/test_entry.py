@@ -134,7 +134,7 @@ LIKE_THEM = [  # of the same kinds
     (
         "seed=1,2",
         "seed=1,2 names several values; write seed=[1,2] for a list of them, seed='\"1,2\"' for one text, or add -m "
-        "for a job with each\n",
+        "for a job with each value\n",
     ),
     ("seed=range(3)", f"Sweep parameters 'seed=range(3)' requires --multirun; {LISTED}"),
     (
