@@ -41,6 +41,7 @@ print(subprocess.run([sys.executable, "-c", sys.argv[1]], capture_output=True, t
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="no /proc, from which the peak is read")
 def test_the_peak_of_a_process_is_not_that_of_the_one_that_started_it() -> None:
     starting = [sys.executable, "-c", STARTER, STARTED]

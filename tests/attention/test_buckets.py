@@ -147,6 +147,7 @@ def test_queries_past_the_last_key_see_all_pairs(causal: bool, sorting: list[int
     assert sorting == ([] if causal else sorting)
 
 
+@pytest.mark.slow
 def test_it_begins_at_the_length_where_it_is_faster(sorting: list[int]) -> None:
     for overrides, start in (([], 768), (["attention.pattern.num_buckets=128"], 512)):
         layer = attending(*overrides, at_once=False)

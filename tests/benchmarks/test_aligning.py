@@ -269,6 +269,7 @@ def test_a_preset_that_cannot_be_guided_is_a_row_with_the_reason(
     assert not (tmp_path / "runs" / name).exists()
 
 
+@pytest.mark.slow
 def test_runs_that_start_at_once_do_not_disturb_each_other(bitext: Path, tmp_path: Path) -> None:
     names = [f"attentions/transformer/{preset}" for preset in ("linear", "top_k", "differential", "relu", "performer")]
     words = typed("run", bitext, tmp_path / "runs", "attentions", "--jobs", "5", "--only", *names)

@@ -35,6 +35,7 @@ def test_the_page_has_times_ratios_and_memory(tmp_path: Path) -> None:
     assert (tmp_path / "gpu_bfloat16.png").is_file()
 
 
+@pytest.mark.slow
 def test_a_row_takes_the_place_of_an_older_one_of_its_case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "gpu.json"
     write(file, layer("local", 512, 0.002), layer("local", 2048, 0.002), layer("multihead", 512, 0.004))

@@ -134,6 +134,7 @@ def test_the_file_that_a_run_goes_on_from_is_not_deleted(tmp_path: Path, pairs: 
     assert file.exists()
 
 
+@pytest.mark.slow
 def test_a_start_that_is_refused_deletes_no_checkpoint(
     tmp_path: Path, pairs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -89,6 +89,7 @@ def test_validations_and_tests_are_not_compiled(monkeypatch: pytest.MonkeyPatch)
     assert stances == ["force_eager", "default"] * 2
 
 
+@pytest.mark.slow
 def test_runs_before_it_leave_a_run_its_programs() -> None:
     trainer = pl.Trainer(accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False)
     for _ in range(torch._dynamo.config.recompile_limit + 2):

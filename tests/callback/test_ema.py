@@ -148,6 +148,7 @@ def averaged(pairs: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path
     return folder
 
 
+@pytest.mark.slow
 def test_training_is_bit_for_bit_what_it_is_without(averaged: Path, tmp_path: Path, pairs: list[str]) -> None:
     run_here(tmp_path, *pairs, EVERY_TWO, "trainer.max_epochs=2", "trainer.limit_test_batches=0")
     losses = [[row["train/loss"] for row in rows(folder) if row["train/loss"]] for folder in (averaged, tmp_path)]

@@ -84,6 +84,7 @@ def test_without_it_the_same_fault_stays_in_the_weights(tmp_path: Path, pairs: l
     assert not_finite(weights(tmp_path, "last.ckpt"))
 
 
+@pytest.mark.slow
 def test_a_run_without_a_fault_is_the_same_with_and_without(tmp_path: Path, pairs: list[str]) -> None:
     for name, options in (("with", SHORT), ("without", [option.replace("skip_nonfinite,", "") for option in SHORT])):
         run_here(tmp_path / name, *pairs, *options)
@@ -124,6 +125,7 @@ def test_faults_up_to_the_last_step_of_a_short_run_end_it_too(tmp_path: Path, pa
         run_here(tmp_path, *pairs, *SHORT, "callback.skip_nonfinite.limit=4", faulty("gradient", first=3, number=9))
 
 
+@pytest.mark.slow
 def test_weights_that_are_not_finite_are_saved_neither_as_best_nor_as_last(tmp_path: Path, pairs: list[str]) -> None:
     sentence = (
         r"^the weights are not finite after step {} \(model.output.bias\) and are not saved; use a lower "

@@ -58,6 +58,7 @@ def test_signals_save_at_the_end_of_a_step_or_within_a_validation_and_the_run_go
     assert_same_run(stopped, trained_run)
 
 
+@pytest.mark.slow
 def test_the_warning_of_slurm_before_its_time_limit_is_such_a_signal(
     pairs: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -62,6 +62,7 @@ def test_a_complete_run_that_is_made_longer_is_the_run_that_was_as_long_from_the
     assert said == ["From step 7 on: trainer.max_epochs 1 → 2; the learning rate is 0.05"]
 
 
+@pytest.mark.slow
 def test_a_run_that_a_number_of_steps_has_ended_within_an_epoch_goes_on_within_it(
     pairs: list[str], tmp_path: Path
 ) -> None:
@@ -96,6 +97,7 @@ def test_a_validation_after_the_last_update_is_one_of_the_run_that_goes_on(pairs
     assert results(tmp_path)["steps"] == 14
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_from_an_earlier_checkpoint_has_the_best_from_there_on(
     pairs: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -113,6 +115,7 @@ def test_a_run_that_goes_on_from_an_earlier_checkpoint_has_the_best_from_there_o
     assert all(torch.equal(before[name], after[name]) for name in before if name.startswith("model."))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("last", "steps", "done"), [slow(2, 5, 2), pytest.param(0, 4, 0, id="the first of an epoch")])
 def test_a_training_that_ends_within_an_update_goes_on_with_the_whole_update(
     last: int, steps: int, done: int, pairs: list[str], tmp_path: Path
@@ -138,6 +141,7 @@ def test_a_training_that_ends_within_an_update_goes_on_with_the_whole_update(
     assert results(short)["padding_share"] == results(long)["padding_share"]
 
 
+@pytest.mark.slow
 def test_a_stop_that_min_epochs_puts_off_is_forgotten(pairs: list[str], tmp_path: Path) -> None:
     stop = "+callback.stopped={_target_:small_run.Stopped,epoch:0,batch:1}"
     assert run_here(tmp_path, *pairs, "trainer.min_epochs=2", "trainer.max_epochs=3", stop)["steps"] == 21
@@ -315,6 +319,7 @@ def test_a_shorter_run_ends_at_its_new_limit_and_says_so(
     assert caplog.messages[-1] == "The training ends in epoch 2 after step 14: trainer.max_epochs=2 is reached"
 
 
+@pytest.mark.slow
 def test_a_run_that_has_nothing_left_to_train_keeps_the_place_in_its_schedule(pairs: list[str], tmp_path: Path) -> None:
     given = [*pairs, "scheduler=linear", "trainer.max_epochs=2", "trainer.limit_test_batches=0"]
     killer = "+callback.killed={_target_:small_run.Killed,hook:backward,step:4}"
@@ -389,6 +394,7 @@ def test_accumulation_changes_between_two_updates_of_the_new_kind(tmp_path: Path
         run_here(tmp_path, *pairs, "trainer.accumulate_grad_batches=2", "resume=auto")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "changed",
     ["batch_tokens=800", *(slow(other) for other in ("batch_tokens=200", "trainer.accumulate_grad_batches=3"))],
@@ -409,6 +415,7 @@ def test_a_planned_schedule_ends_with_the_last_update_though_other_batches_follo
     assert after[-1] == pytest.approx(0, abs=1e-8)  # each row has the rate after its update
 
 
+@pytest.mark.slow
 def test_epochs_that_end_before_the_steps_that_are_asked_for_are_said_at_the_start(
     pairs: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

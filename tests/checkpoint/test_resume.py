@@ -214,6 +214,7 @@ def test_a_run_whose_last_checkpoint_is_a_link_goes_on_exactly(
     assert_same_run(tmp_path / "run", trained_run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spoil", ["gone", pytest.param("cut", marks=pytest.mark.slow)])
 def test_a_best_checkpoint_that_is_gone_is_said_and_the_best_from_there_on_is_tested(
     spoil: str, tmp_path: Path, pairs: list[str], caplog: pytest.LogCaptureFixture
@@ -234,6 +235,7 @@ def test_a_best_checkpoint_that_is_gone_is_said_and_the_best_from_there_on_is_te
     assert read_checkpoint(best)["global_step"] == 14
 
 
+@pytest.mark.slow
 def test_other_data_under_the_same_names_is_said(
     tmp_path: Path, pairs: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -302,6 +304,7 @@ def test_the_rest_of_an_epoch_of_other_batches_is_refused(tmp_path: Path, pairs:
     assert [file.read_bytes() for file in records] == before
 
 
+@pytest.mark.slow
 def test_a_time_limit_counts_what_was_trained_before(tmp_path: Path, pairs: list[str]) -> None:
     given = [*pairs, EVERY_TWO, "trainer.max_time=00:01:00:00", "resume=auto"]
     with pytest.raises(KilledError):

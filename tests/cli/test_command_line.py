@@ -87,7 +87,7 @@ def completed(*words: str) -> list[str]:
     ("words", "candidates"),
     [
         (["translate.py", "inp"], ["input="]),
-        (["translate.py", "input=./conf/train."], ["input=./conf/train.yaml"]),
+        pytest.param(["translate.py", "input=./conf/train."], ["input=./conf/train.yaml"], marks=pytest.mark.slow),
         (["evaluate.py", "ckpt_path=./con"], ["ckpt_path=./conf", "ckpt_path=./constraints.txt"]),
         (["evaluate.py", "data=mul"], ["data=multi30k", "data=multi30k_tok"]),
     ],

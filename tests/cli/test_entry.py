@@ -243,6 +243,7 @@ def test_a_full_standard_output_is_one_sentence(folder, arguments):
     assert (result.stderr, result.returncode) == (sentence, 2)
 
 
+@pytest.mark.slow
 def test_a_closed_standard_stream_is_as_the_null_device_and_gives_no_file_its_number(folder):
     for stream in ("<&-", ">&-", "<&- >&- 2>&-"):
         result = run_by_shell(folder, "seed=12", wrapper=f'exec "$@" {stream}')
@@ -259,6 +260,7 @@ def test_a_quoted_override_moves_no_cursor(folder):
     assert run(folder, "seed=13").stderr == "the line \ufffd[2J is taken; use another\n"
 
 
+@pytest.mark.slow
 def test_a_hang_up_is_quiet_and_nohup_is_heard(folder):
     assert (run(folder, "seed=11").returncode, run(folder, "seed=11").stderr) == (129, "")
     assert run_by_shell(folder, "seed=11", wrapper="trap '' HUP; exec \"$@\"").returncode == 0

@@ -27,6 +27,7 @@ def test_what_is_imported_is_left_out_of_later_rounds() -> None:
     assert not any(found is imported for found in gc.get_objects())
 
 
+@pytest.mark.slow
 def test_a_second_job_of_a_sweep_freezes_nothing_more() -> None:
     with importing():
         pass

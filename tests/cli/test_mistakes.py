@@ -24,7 +24,7 @@ slow = partial(pytest.param, marks=pytest.mark.slow)  # what training/test_check
             "no/such/file.txt does not exist; check data.path, or data.train, data.val and data.test",
         ),
         (["train.py", "tokenizer.vocab_size=1000000"], None),
-        (
+        slow(
             ["train.py", "metric=[chrf]", "monitor=val/bleu"],
             "monitor=val/bleu must be one of val/chrf, val/loss, val/ppl, val/accuracy, val/attention_entropy",
         ),
@@ -38,7 +38,7 @@ slow = partial(pytest.param, marks=pytest.mark.slow)  # what training/test_check
             "position=alibi tells self-attention how far apart two positions are, and this model has no "
             "self-attention; use position=sinusoidal, learned or none",
         ),
-        (
+        slow(
             ["train.py", "model=transformer", "position=rotary", "attention=bahdanau"],
             "position=rotary acts on an inner product of queries and keys, which AdditiveScore is not; use "
             "attention/score=scaled_dot, or position=alibi or position=sinusoidal",

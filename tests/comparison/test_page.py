@@ -32,6 +32,7 @@ def test_names_at_points_cover_neither_points_nor_each_other() -> None:
     assert all(box.left >= 0 and box.right <= 7 for box in found)
 
 
+@pytest.mark.slow
 def test_the_map_is_of_the_last_layer_at_the_validation_that_chose_the_checkpoint(tmp_path: Path) -> None:
     folder = write_run(tmp_path / "0", "sparse", spoilt(4))
     weights = np.random.default_rng(1).random((3, 5, 7))

@@ -128,6 +128,7 @@ def test_another_file_is_never_replaced_and_a_page_ends_in_html(page: Path, caps
     assert "--output page.tsv does not end in .html; give sentences.html" in said
 
 
+@pytest.mark.slow
 def test_the_page_sorts_and_searches_in_a_browser(page: Path, chromium: Any) -> None:
     console(chromium), requested(chromium)
     chromium.get(page.as_uri())

@@ -132,6 +132,7 @@ def test_a_missing_file_is_one_sentence_after_one_attempt(server: ThreadingHTTPS
     assert len(server.seen) == 1
 
 
+@pytest.mark.slow
 def test_a_server_that_sends_nothing_times_out(server: ThreadingHTTPServer, tmp_path: Path) -> None:
     message = refused(server, "slow", tmp_path / "file")
     assert message == (

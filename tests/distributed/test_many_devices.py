@@ -231,6 +231,7 @@ def test_processes_share_an_odd_corpus_in_as_many_batches_and_each_sentence_is_r
     assert [] in [batch for of_rank in runs(ranks) for batch in of_rank["rows"]["test_unseen"]]
 
 
+@pytest.mark.slow
 @two_or_three
 def test_every_process_has_the_figures_of_one_alone_to_the_last_digit(
     runs: Callable[[int], list[dict[str, Any]]], ranks: int
@@ -292,6 +293,7 @@ def hurried(folder: Path, ranks: int) -> int:
     return training.global_step
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("double")
 def test_a_time_limit_stops_all_processes_at_the_same_step(tmp_path: Path) -> None:
     data(tmp_path)

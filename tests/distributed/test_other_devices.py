@@ -82,6 +82,7 @@ def test_each_pair_is_read_once_in_each_epoch(first: int, steps: int, tmp_path: 
     assert [sorted(found[epoch]) for epoch in range(3)] == [list(range(83))] * 3
 
 
+@pytest.mark.slow
 def test_an_epoch_that_cannot_be_shared_equally_from_there_on_is_refused(tmp_path: Path) -> None:
     pairs = write_pairs(tmp_path)
     with pytest.raises(KilledError):

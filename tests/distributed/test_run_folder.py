@@ -60,6 +60,7 @@ def test_processes_wait_for_a_preparation_of_hours(monkeypatch: pytest.MonkeyPat
     assert connect(TorchElasticEnvironment()).timeout == timedelta(days=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rank", ["0", pytest.param("1", marks=pytest.mark.slow)])
 def test_processes_that_never_come_are_announced_and_named(
     rank: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -106,6 +107,7 @@ def ready_late() -> str:
     return os.environ["RANK"]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork.*:DeprecationWarning")
 def test_the_process_group_is_made_when_the_last_process_is_ready(tmp_path: Path) -> None:
     assert on_ranks(2, ready_late, tmp_path) == ["0", "1"]

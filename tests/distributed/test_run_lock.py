@@ -189,6 +189,7 @@ def test_what_hydra_has_recorded_of_another_program_is_not_replaced(command: str
     assert answer.stderr.startswith(f"{tmp_path}/.hydra/hydra.yaml was written by another program that uses Hydra, and")
 
 
+@pytest.mark.slow
 def test_the_records_of_ones_own_start_are_replaced(tmp_path: Path) -> None:
     check_hydra(tmp_path, Path(".hydra"))
     (tmp_path / ".hydra").mkdir()

@@ -262,6 +262,7 @@ def test_a_metric_of_the_checkpoint_that_is_foreign_code_is_refused(run: Path, t
     assert not (tmp_path / "ran").exists()
 
 
+@pytest.mark.slow
 def test_an_evaluation_replaces_that_of_its_model_and_is_refused_where_another_is(run: Path, tmp_path: Path) -> None:
     folder = tmp_path / "evaluation"
     evaluated(folder, f"ckpt_path={run}", "splits=[val,test]")
@@ -357,6 +358,7 @@ def test_a_folder_in_which_another_process_is_at_work_is_not_written(run: Path, 
         evaluated(tmp_path, f"ckpt_path={run}")
 
 
+@pytest.mark.slow
 def test_a_test_set_that_is_held_out_of_changed_data_is_refused_and_another_change_is_warned_of(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

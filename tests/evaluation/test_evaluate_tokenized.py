@@ -76,6 +76,7 @@ CASELESS: dict[str, Any] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_other_data_is_scored_with_the_options_of_the_run_but_those_that_are_given(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -311,6 +311,7 @@ def test_a_run_in_float16_is_not_scored_in_another_precision_on_a_cpu(tmp_path: 
     evaluate(config(ckpt_path, tmp_path / "scores", f"score={file}"))
 
 
+@pytest.mark.slow
 def test_pairs_are_scored_in_the_precision_that_is_given(checkpoints: dict[str, Path], tmp_path: Path) -> None:
     file = write(tmp_path / "pairs.tsv", ["\t".join(pair) for pair in PAIRS[:5]])
     found = {}

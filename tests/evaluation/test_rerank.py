@@ -94,6 +94,7 @@ def test_a_source_is_read_as_it_was_translated(
     assert Path("output.txt").read_text("utf-8").split("\n") == [*(texts[0] for texts in TEXTS), ""]
 
 
+@pytest.mark.slow
 def test_a_long_translation_is_scored_by_as_many_tokens_as_the_model_has_positions_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

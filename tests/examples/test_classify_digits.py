@@ -70,6 +70,7 @@ def test_the_maps_are_the_weights_of_the_class_token_over_the_patches(
     assert head.images[0].get_array().tolist() == [[0.0] * 4, [0.0, 0.0, 1.0, 0.0], [0.0] * 4, [0.0] * 4]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("made")
 def test_sampled_positions_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):

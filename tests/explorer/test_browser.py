@@ -153,6 +153,7 @@ def check_files(files: dict[str, bytes], expected: Translation) -> None:
         assert np.abs(arrays[one.slot] - one.weights).max() < 1e-3
 
 
+@pytest.mark.slow
 def test_a_text_is_never_markup_and_a_mistake_is_a_line(explorers: dict[str, Explorer], browser: Any) -> None:
     explorer = explorers["rnn"]
     with serving(explorer.models(), explorer.look) as served:
@@ -189,6 +190,7 @@ def number_of(text: str) -> float:
     return float(re.findall(r"[-−+]?\d+\.\d+", text)[-1].replace("−", "-"))
 
 
+@pytest.mark.slow
 def test_words_are_sums_and_means_and_what_is_forbidden_is_hatched(
     explorers: dict[str, Explorer], browser: Any
 ) -> None:
@@ -220,6 +222,7 @@ def test_words_are_sums_and_means_and_what_is_forbidden_is_hatched(
         assert page.run(COLOURS_AT_CURSOR) > 1
 
 
+@pytest.mark.slow
 def test_links_of_words_are_drawn_over_the_sentences_and_the_map(
     explorers: dict[str, Explorer], served_models: dict[str, Translator], browser: Any, tmp_path: Path
 ) -> None:
@@ -268,6 +271,7 @@ def test_links_of_words_are_drawn_over_the_sentences_and_the_map(
             assert not page.text("links-text")
 
 
+@pytest.mark.slow
 def test_a_guided_head_is_shown_first_with_its_links_outlined_where_their_weights_are(
     served_models: dict[str, Translator], browser: Any, tmp_path: Path
 ) -> None:
@@ -309,6 +313,7 @@ def test_a_guided_head_is_shown_first_with_its_links_outlined_where_their_weight
             assert page.one("slot").get_attribute("value") == "cross/0"
 
 
+@pytest.mark.slow
 def test_what_if_shows_the_result_of_its_changes_alone(explorers: dict[str, Explorer], browser: Any) -> None:
     explorer = explorers["transformer"]
     before = explorer.look({"source": SENTENCE})["target"]
@@ -344,6 +349,7 @@ def test_what_if_shows_the_result_of_its_changes_alone(explorers: dict[str, Expl
         assert page.number("same-tokens") == pytest.approx(same["target"]["log_prob"], abs=1e-3)
 
 
+@pytest.mark.slow
 def test_the_difference_of_two_models_is_of_the_same_tokens_under_the_chosen_search(
     explorers: dict[str, Explorer], browser: Any
 ) -> None:
@@ -408,6 +414,7 @@ def test_the_address_follows_a_quick_slider_and_the_back_key(explorers: dict[str
         assert [each.text for each in page.all("intervention")] == ["Make uniform cross/0, head 0 ×"]
 
 
+@pytest.mark.slow
 def test_what_if_offers_what_the_attention_can_do(tmp_path: Path, browser: Any) -> None:
     delta = ("attention=delta", "attention.num_heads=2", "attention@cross_attention=multihead")
     explorer = Explorer([translator_of(tmp_path, "model=transformer", *delta, *TWO_LAYERS)])
@@ -420,6 +427,7 @@ def test_what_if_offers_what_the_attention_can_do(tmp_path: Path, browser: Any) 
             assert page.run("return [...arguments[0].options].map(each => each.text)", page.one("do")) == offered
 
 
+@pytest.mark.slow
 def test_back_and_forward_lead_to_what_was_run(explorers: dict[str, Explorer], browser: Any) -> None:
     explorer = explorers["rnn"]
     asked: list[str] = []
@@ -481,6 +489,7 @@ def test_stop_after_back_computes_nothing_else(explorers: dict[str, Explorer], b
         assert asked[before:] == [SENTENCE]
 
 
+@pytest.mark.slow
 def test_512_tokens_are_drawn(explorers: dict[str, Explorer], browser: Any) -> None:
     """A look as the server would send it; how long it takes is no matter of a test on a busy machine."""
     tokens = [f"\u2581t{number}" for number in range(511)]
@@ -528,6 +537,7 @@ def test_one_file_shows_the_same_without_a_server(
     assert requested(browser) == {file.as_uri()}
 
 
+@pytest.mark.slow
 def test_a_notebook_shows_the_page_of_a_translation(
     served_models: dict[str, Translator], browser: Any, tmp_path: Path
 ) -> None:

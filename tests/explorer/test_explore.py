@@ -88,6 +88,7 @@ def test_without_the_extra_a_server_is_refused_and_one_file_is_written(
     assert {slot["dtype"] for look in data["looks"] for slot in look["slots"]} == {"float16"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("signum", [pytest.param(signal.SIGINT, marks=pytest.mark.slow), signal.SIGTERM])
 def test_a_signal_ends_it_without_a_traceback(signum: signal.Signals, checkpoint: Path, tmp_path: Path) -> None:
     reading, writing = os.pipe()

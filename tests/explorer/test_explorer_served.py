@@ -61,6 +61,7 @@ def hostile_sentence(number: int) -> str:
     return random.choice((" ", "")).join(pieces)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("share", [9, pytest.param(1, marks=pytest.mark.slow)])  # each ninth, and all
 def test_hostile_sentences_are_answered_or_refused_in_one_sentence_and_none_is_lost(
     share: int, explorers: dict[str, Explorer]

@@ -34,7 +34,7 @@ MORE = {
 MODELS = dict(zip(NAMES, OVERRIDES, strict=True)) | MORE
 
 
-FEW = ("rnn", "conv", "encoder", "lm")  # of each kind of model; the others are slow
+FEW = ("rnn", "encoder")  # the others are slow
 
 
 @pytest.fixture(

@@ -35,6 +35,7 @@ def test_a_program_of_hydra_keeps_its_state() -> None:
         assert GlobalHydra.instance().hydra is program
 
 
+@pytest.mark.slow
 def test_a_new_process_of_python_may_name_a_search() -> None:
     """There Hydra has no version base yet."""
     code = "from seq2seq_attn.inference.choose_search import choose_search; print(choose_search('beam', {}).beam_size)"

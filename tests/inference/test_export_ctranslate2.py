@@ -30,12 +30,18 @@ def engine_of(loaded: Loaded, folder: Path) -> CTranslate2Engine:
     return CTranslate2Engine([str(folder)], device=CPU, num_threads=1)
 
 
+def slow(*overrides: str) -> Any:
+    return pytest.param(overrides, marks=pytest.mark.slow)
+
+
 @pytest.mark.parametrize(
     "overrides",
     [
         (),
         ("model.encoder.norm=post", "model.decoder.norm=post", "feed_forward=gelu", "model.tie_embeddings=none"),
-        ("model.encoder.norm=post", "model.encoder.num_layers=1", "model.decoder.num_layers=3", "position.base=50.0"),
+        slow(
+            "model.encoder.norm=post", "model.encoder.num_layers=1", "model.decoder.num_layers=3", "position.base=50.0"
+        ),
         ("feed_forward=swiglu", "model.scale_embeddings=false", "model.tie_embeddings=all"),
         ("position=learned", "position.max_length=64", "attention.qk_scale=0.7"),
         (
@@ -44,8 +50,8 @@ def engine_of(loaded: Loaded, folder: Path) -> CTranslate2Engine:
             "attention.qkv_bias=true",
             "cross_attention.output_bias=true",
         ),
-        ("position=rotary", "position.base=100.0", "attention.num_heads=2", "cross_attention.num_heads=2"),
-        ("position=relative", "position.max_distance=3", "feed_forward.ff_dim=37"),
+        slow("position=rotary", "position.base=100.0", "attention.num_heads=2", "cross_attention.num_heads=2"),
+        slow("position=relative", "position.max_distance=3", "feed_forward.ff_dim=37"),
         ("position=relative", "position.max_distance=3", "position.values=false", "attention.qkv_bias=true"),
     ],
     ids=" ".join,

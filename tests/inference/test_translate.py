@@ -152,6 +152,7 @@ def test_alignments_have_a_line_for_each_line_and_point_at_words(tmp_path: Path)
         assert all(target < len(translation.split()) for _, target in of_line)
 
 
+@pytest.mark.slow
 def test_words_are_linked_by_the_guided_head_which_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sizes = ["model.encoder.num_layers=1", "model.decoder.num_layers=1", "cross_attention.num_heads=2"]
     model = write_checkpoint(tmp_path / "t.ckpt", "model=transformer", *sizes, scale=1.5)
@@ -246,6 +247,7 @@ def test_an_alignment_is_the_mean_over_layers_and_heads_or_the_one_asked_for() -
         best_links(maps, Heads(None, 2), Extraction())
 
 
+@pytest.mark.slow
 def test_placeholders_come_back_at_the_words_that_the_links_name(learned_run: Path, tmp_path: Path) -> None:
     links, given = tmp_path / "links", ["search=greedy", f"alignments={tmp_path / 'links'}"]
     sources = ["The cat sees <x id=1> the red car.", "A <b>boy</b> likes water.", "She finds a bird."]

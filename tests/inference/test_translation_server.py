@@ -174,6 +174,7 @@ def test_a_client_that_does_not_read_its_answer_is_given_up(monkeypatch: pytest.
     assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
 
 
+@pytest.mark.slow
 def test_a_connection_whose_request_does_not_begin_is_closed_and_one_that_is_answered_is_not(
     server: Running, gated: Gated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -200,6 +201,7 @@ def send_forever(client: socket.socket, sent: bytes) -> None:
         client.sendall(sent)
 
 
+@pytest.mark.slow
 def test_a_connection_whose_answers_are_not_read_is_cut_off(server: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_connection, "READ_SECONDS", 0.3)
     whole = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % server.served.port

@@ -39,7 +39,7 @@ def records(file: Path) -> Iterator[wandb_internal_pb2.Record]:
             yield record
 
 
-@pytest.fixture(scope="module", params=[True, False])
+@pytest.fixture(scope="module", params=[True, pytest.param(False, marks=pytest.mark.slow)])
 def logged(
     request: pytest.FixtureRequest, pairs: list[str], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Path, bool]:

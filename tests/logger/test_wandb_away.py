@@ -107,6 +107,7 @@ def test_a_refused_connection_is_said_and_the_run_kept_offline(
     assert_is_kept_offline(tmp_path, caplog, "W&B: ")
 
 
+@pytest.mark.slow
 def test_a_server_that_says_nothing_is_not_waited_for(
     tmp_path: Path, with_key: Callable[[str], None], caplog: pytest.LogCaptureFixture, deaf: str
 ) -> None:

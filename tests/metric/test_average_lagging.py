@@ -84,6 +84,7 @@ def test_one_layer_that_reads_all_of_the_source_reads_ahead() -> None:
     assert waiting_patterns(model) == []
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_run_reports_the_mean_over_its_translations(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lengths: list[tuple[int, int]] = []

@@ -1,7 +1,7 @@
 """Properties of every model, for all combinations of encoders and decoders and every attention, in float64.
 
-Every decoder with every attention keeps a third of the laws here, so that each pair of decoder, attention and law is
-tested; `make test-slow` tests the rest.
+Every attention keeps the laws here in a third of the decoders, and every decoder with a third of the attentions;
+`make test-slow` tests the rest.
 """
 
 from __future__ import annotations
@@ -26,20 +26,15 @@ MODELS = [
     if decoder.startswith("rnn") or attention in attentions_at_once()
 ]
 MODELS += [(*crossing, "bahdanau") for crossing in CROSSINGS if crossing[0] != crossing[1].partition("_")[0]]
-LAWS = ("steps", "padding", "causality", "gradients", "weights", "hypotheses")
 
 
-def models(law: str) -> list[Any]:
-    """Return all models; those that take their turn with another law are slow."""
+def is_slow(decoder: str, attention: str) -> bool:
+    """Two of three decoders of an attention are slow: to build the model takes as long as the tests of it."""
+    return bool((DECODERS.index(decoder) + ATTENTIONS.index(attention)) % 3)
 
-    def turn(decoder: str, attention: str) -> int:
-        return (DECODERS.index(decoder) + ATTENTIONS.index(attention) + LAWS.index(law) % 2) % 3
 
-    found = [pytest.param(*model, marks=[pytest.mark.slow] if turn(*model[1:]) else []) for model in MODELS]
-    fast = {tuple(model.values) for model in found if not model.marks}
-    assert {attention for _, _, attention in fast} == set(ATTENTIONS)
-    assert {decoder for _, decoder, _ in fast} == set(DECODERS)
-    return found
+ALL_MODELS = [pytest.param(*model, marks=[pytest.mark.slow] if is_slow(*model[1:]) else []) for model in MODELS]
+all_models = pytest.mark.parametrize(("encoder", "decoder", "attention"), ALL_MODELS)
 
 
 VARIANTS = {
@@ -113,7 +108,13 @@ def check_steps(model: Any, length: int = 4) -> None:
         torch.testing.assert_close(torch.cat(steps, 1), expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(("encoder", "decoder", "attention"), models("steps"))
+def test_the_quick_models_have_every_attention_and_every_decoder() -> None:
+    quick = [model.values for model in ALL_MODELS if not model.marks]
+    assert {attention for _, _, attention in quick} == set(ATTENTIONS)
+    assert {decoder for _, decoder, _ in quick} == set(DECODERS)
+
+
+@all_models
 def test_one_step_at_a_time_equals_teacher_forcing(encoder: str, decoder: str, attention: str) -> None:
     check_steps(build(encoder, decoder, attention))
 
@@ -129,7 +130,7 @@ def test_steps_equal_teacher_forcing_in_every_recurrent_decoder(decoder: str, va
     check_steps(build("rnn", decoder, "bahdanau", *variant.format(side="decoder").split()))
 
 
-@pytest.mark.parametrize(("encoder", "decoder", "attention"), models("padding"))
+@all_models
 def test_padding_and_neighbours_change_nothing(encoder: str, decoder: str, attention: str) -> None:
     model = build(encoder, decoder, attention)
     together = hidden(model, SOURCE, SOURCE_MASK, TARGET)
@@ -137,7 +138,7 @@ def test_padding_and_neighbours_change_nothing(encoder: str, decoder: str, atten
     torch.testing.assert_close(together[1:2, :3], alone, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(("encoder", "decoder", "attention"), models("causality"))
+@all_models
 def test_a_hidden_state_depends_on_no_later_target(encoder: str, decoder: str, attention: str) -> None:
     model = build(encoder, decoder, attention)
     state = model.encode(SOURCE, SOURCE_MASK)
@@ -162,7 +163,7 @@ def test_what_a_simultaneous_translation_says_depends_on_what_it_has_read(causal
     check_steps(model)
 
 
-@pytest.mark.parametrize(("encoder", "decoder", "attention"), models("gradients"))
+@all_models
 def test_every_parameter_gets_a_gradient(encoder: str, decoder: str, attention: str) -> None:
     model = build(encoder, decoder, attention)
     decoded = model.train()(SOURCE, SOURCE_MASK, TARGET)
@@ -176,7 +177,7 @@ def test_every_parameter_gets_a_gradient(encoder: str, decoder: str, attention: 
         assert (parameter.grad.abs() > ROUNDING).any(), name
 
 
-@pytest.mark.parametrize(("encoder", "decoder", "attention"), models("weights"))
+@all_models
 def test_requesting_weights_changes_nothing_and_returns_a_row_for_each_target(
     encoder: str, decoder: str, attention: str
 ) -> None:
@@ -254,7 +255,7 @@ def test_embeddings_of_two_vocabularies_cannot_be_tied() -> None:
         model_of("model.tie_embeddings=all")
 
 
-@pytest.mark.parametrize(("encoder", "decoder", "attention"), models("hypotheses"))
+@all_models
 def test_hypotheses_that_share_a_memory_decode_as_if_each_had_its_own(
     encoder: str, decoder: str, attention: str
 ) -> None:

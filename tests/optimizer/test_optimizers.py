@@ -77,6 +77,7 @@ def test_an_optimizer_learns_and_its_saved_state_continues_bit_for_bit(name: str
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), again.parameters(), strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quiet")
 @pytest.mark.parametrize("name", ["muon", *(pytest.param(n, marks=pytest.mark.slow) for n in ("adafactor", "sgd"))])
 def test_a_run_that_was_stopped_and_resumed_is_the_run_that_was_not(

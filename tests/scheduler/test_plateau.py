@@ -38,6 +38,7 @@ def test_every_validation_counts_and_a_run_killed_around_them_is_the_run_that_wa
     assert_same_run(tmp_path / "3", tmp_path / "whole")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("override", "expected"),
     [

@@ -87,6 +87,7 @@ def test_a_trial_that_fails_counts_as_failed_and_is_not_repeated(folder: Path) -
     assert begun(folder) == [1] * 5
 
 
+@pytest.mark.slow
 def test_a_study_of_something_else_is_refused(folder: Path) -> None:
     command = (*STUDY, "hydra.sweeper.n_trials=1", "resume=auto")
     assert swept(folder, *command)[0] == 0
@@ -162,6 +163,7 @@ def test_a_direction_that_is_wrong_or_not_known_is_refused(metric: str, directio
         study_of(metric, direction)._better(composed("metric=[bleu,ter]"))
 
 
+@pytest.mark.slow
 def test_a_study_that_is_refused_changes_nothing_of_the_one_that_is_there(folder: Path) -> None:
     command = (*STUDY, "hydra.sweeper.n_trials=2")
     assert swept(folder, *command)[0] == 0
@@ -249,6 +251,7 @@ def test_fewer_trials_leave_out_none_that_are_there(folder: Path) -> None:
     assert begun(folder) == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_settings_that_would_draw_other_trials_are_refused_before_the_study_changes(folder: Path) -> None:
     study = (*STUDY, "hydra.sweeper.n_trials=3", "resume=auto")
     assert swept(folder, *study)[0] == 0

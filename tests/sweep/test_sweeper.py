@@ -147,6 +147,7 @@ def test_a_sweep_that_was_killed_goes_on_where_it_was(folder: Path, launcher: st
     assert [told(folder, job)["status"] for job in range(4)] == ["complete"] * 4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launcher", ["joblib", SLOW])
 def test_a_job_whose_process_is_killed_does_not_end_the_sweep(folder: Path, launcher: str) -> None:
     """Joblib ends the process of the other job at work too, which then counts as failed."""
@@ -182,6 +183,7 @@ def test_a_signal_lets_the_jobs_of_workers_save_and_begins_no_other(
     assert [told(folder, job)["status"] for job in range(5)] == ["complete"] * 5
 
 
+@pytest.mark.slow
 def test_the_jobs_of_workers_end_with_a_command_that_is_killed(folder: Path) -> None:
     child = start_until(folder, [0, 1], "seed=1,2,3", *JOBLIB)
     os.kill(child.pid, signal.SIGKILL)
@@ -391,6 +393,7 @@ def test_a_shuffled_sweep_has_the_same_order_when_it_is_repeated(folder: Path) -
     assert sorted(seeds) == [f"seed={seed}" for seed in range(1, 7)] != seeds
 
 
+@pytest.mark.slow
 def test_the_minutes_of_a_job_that_was_told_to_end_count(folder: Path) -> None:
     child = start_until(folder, [0], "seed=1", "resume=auto")
     os.kill(child.pid, signal.SIGTERM)

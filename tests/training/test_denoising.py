@@ -91,6 +91,7 @@ def test_a_run_that_was_killed_resumes_to_the_same_numbers(run: Path, tmp_path: 
     assert [row["train/loss"] for row in rows(tmp_path / "run")] == [row["train/loss"] for row in rows(run)]
 
 
+@pytest.mark.slow
 def test_infilling_trains_too(run: Path, tmp_path: Path) -> None:
     others = [o for o in DENOISING if not o.startswith(("objective", "tokenizer"))]
     found = run_on_text(
@@ -99,6 +100,7 @@ def test_infilling_trains_too(run: Path, tmp_path: Path) -> None:
     assert found["test/loss"] > 0
 
 
+@pytest.mark.slow
 def test_the_model_is_fine_tuned_with_its_vocabulary(run: Path, pairs: list[str], tmp_path: Path) -> None:
     from small_run import run_here
 

@@ -131,6 +131,7 @@ def test_what_lightnings_requeueing_has_written_is_refused(
         run_here(tmp_path, *pairs)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quiet")
 def test_a_run_in_a_single_task_of_slurm_tests_its_own_best_weights(
     pairs: list[str], trained_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -258,6 +258,7 @@ def run_of(folder: Path, name: str, *overrides: str) -> str:
     return str(write_checkpoint(folder / name / "best.ckpt", *overrides, scale=1.5))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "views",
     [(View(0, False), View(1, True)), pytest.param((View(None, True), View(None, False)), marks=pytest.mark.slow)],

@@ -146,6 +146,7 @@ def saved_groups(folder: Path) -> list[dict[str, Any]]:
     return groups
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("quiet")
 def test_each_rate_follows_the_schedule_and_a_resumed_run_keeps_the_groups(
     pairs: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture

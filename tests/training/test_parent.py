@@ -104,6 +104,7 @@ def test_text_is_cleaned_as_that_of_the_parent_unless_an_option_says_otherwise(t
     assert (of_experiment.lowercase, of_experiment.split_punctuation) == (True, True)
 
 
+@pytest.mark.slow
 def test_files_of_the_user_are_in_the_languages_of_the_parent(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "a.ckpt", "data.source_language=de", "data.target_language=zh")
     run = f"init_from.run={tmp_path / 'a.ckpt'}"
@@ -116,6 +117,7 @@ def test_files_of_the_user_are_in_the_languages_of_the_parent(tmp_path: Path) ->
     assert languages(compose_child(run, "data=text").data) == ("text", "text")
 
 
+@pytest.mark.slow
 def test_a_parent_of_one_sided_text_names_the_language_of_such_text_alone(tmp_path: Path) -> None:
     run = f"init_from.run={tmp_path / 'a.ckpt'}"
     write_tiny(tmp_path / "a.ckpt", "model=lm", "data=text", "data.target_language=de")
@@ -158,6 +160,7 @@ def test_the_cleaning_of_the_parent_is_named_and_another_one_warned_of(
 TRANSFORMER = ("model=transformer", "attention=local", "position=rotary", "feed_forward=swiglu", "search=beam")
 
 
+@pytest.mark.slow
 def test_an_override_changes_one_part_of_the_parent(tmp_path: Path) -> None:
     parent = write_checkpoint(tmp_path / "a.ckpt", *TRANSFORMER, "model.encoder.norm=post")["config"]
     run = f"init_from.run={tmp_path / 'a.ckpt'}"
@@ -188,6 +191,7 @@ def test_an_override_changes_one_part_of_the_parent(tmp_path: Path) -> None:
     assert model("recipe=multi30k_rnn", "model.embedding_dim=8")["embedding_dim"] == 8
 
 
+@pytest.mark.slow
 def test_self_attention_of_a_recurrent_decoders_encoder_stays_its_own(tmp_path: Path) -> None:
     mixed = ("encoder@model.encoder=transformer", "attention@self_attention=local", "attention=luong_general")
     parent = write_checkpoint(tmp_path / "a.ckpt", *mixed)["config"]["model"]
@@ -265,6 +269,7 @@ def test_an_attention_is_named_by_the_slots_of_a_transformer(
     assert config.choices.attention == name
 
 
+@pytest.mark.slow
 def test_a_published_model_and_an_average_are_parents_too(trained_run: Path, pairs: list[str], tmp_path: Path) -> None:
     export([str(trained_run), str(tmp_path / "published")])
     best = read_checkpoint(trained_run / "checkpoints" / "best.ckpt")

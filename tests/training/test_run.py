@@ -225,6 +225,7 @@ def test_a_checkpoint_is_tensors_and_plain_data(run: Path) -> None:
     assert loaded.model.embed_source.num_embeddings == loaded.tokenizer.source_vocab_size
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_another_vocabulary_is_refused(run: Path, tmp_path: Path) -> None:
     file = run / "checkpoints" / "best.ckpt"
     says = (

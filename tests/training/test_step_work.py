@@ -137,12 +137,14 @@ def test_a_short_training_logs_its_losses(
     assert len(list(losses(tmp_path / "run" / "metrics.csv"))) == int(length[-1])
 
 
+@pytest.mark.slow
 def test_gradients_are_gone_when_the_next_batch_comes_unless_they_accumulate(witnessed: Callable[..., Any]) -> None:
     assert witnessed(Held, "trainer.max_steps=3").by_batch == [False] * 3
     accumulated = ("trainer.max_steps=2", "trainer.accumulate_grad_batches=2", "batch_tokens=200")
     assert witnessed(Held, *accumulated).by_batch == [False, True] * 2
 
 
+@pytest.mark.slow
 def test_bfloat16_trains_nearly_as_float32(witnessed: Callable[..., Any], tmp_path: Path) -> None:
     for precision in ("32-true", "bf16-mixed"):
         witnessed(Held, *TRANSFORMER, "trainer.max_steps=5", f"trainer.precision={precision}")

@@ -28,6 +28,7 @@ def fra(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_the_books_experiment_trains_on_all_pairs_and_scores_them(
     fra: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

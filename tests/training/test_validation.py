@@ -118,6 +118,7 @@ def test_a_run_without_any_validation_ends_with_its_last_weights(tested: str, pa
     assert all(torch.equal(tensor, states[1][name]) for name, tensor in states[0].items())
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_last_validation_stands_at_the_last_update(tmp_path: Path) -> None:
     run_here(tmp_path / "run", *write_pairs(tmp_path), "trainer.max_steps=5", "trainer.val_check_interval=2")
