@@ -13,10 +13,18 @@ from torch import Tensor, nn
 
 from seq2seq_attn.attention.backend import blocks, buckets, dense, fused, keys_first, listed, row_tiles, step, table
 from seq2seq_attn.attention.backend.request import ChangeWeights, HeadOutput, Parts, Request
-from seq2seq_attn.attention.compatibility import check_latents, check_parts, check_projections, check_relative
+from seq2seq_attn.attention.compatibility import (
+    check_latents,
+    check_parts,
+    check_parts_for_history,
+    check_projections,
+    check_relative,
+    check_self_pattern,
+    check_self_width,
+)
 from seq2seq_attn.attention.guide import Guide
-from seq2seq_attn.attention.head_sizes import head_sizes
-from seq2seq_attn.attention.history import History, ReadsHistory, check_no_history, reads_history
+from seq2seq_attn.attention.head_sizes import HeadSizes, head_sizes
+from seq2seq_attn.attention.history import History, check_no_history, reads_history
 from seq2seq_attn.attention.key_mask import check_rows, key_mask
 from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.attention.normalizer.normalizer import Normalizer
@@ -32,6 +40,7 @@ from seq2seq_attn.nn.linear import Linear
 from seq2seq_attn.nn.named_tuple import with_fields
 from seq2seq_attn.nn.precision import at_least_float32
 from seq2seq_attn.nn.transforms import inside_transform
+from seq2seq_attn.position.relative_encoding import RelativeEncoding
 
 # The first that serves a request is taken.
 BACKENDS = (
@@ -143,11 +152,8 @@ class Attention(AttentionLayer):
             scale=qk_scale,
         )
         self.pattern = build_part(pattern, **score_sizes, head_dim=sizes.score_width, layer=layer).for_layer(layer)
-        if relative is not None and self.pattern.length_ratio != 1:
-            raise UserError(
-                f"attention.pattern.length_ratio={self.pattern.length_ratio} is for cross-attention, where two lengths "
-                "differ; leave it at 1.0 where a sentence attends to itself"
-            )
+        if relative is not None:
+            check_self_pattern(self.pattern)
         self.normalizer = build_part(normalizer, **score_sizes)
         latent = self.latent
         if latent is not None:
@@ -173,32 +179,24 @@ class Attention(AttentionLayer):
         self.context_dim = joined_width if self.project_output is None else query_dim
         self.relative, self.is_self_attention = None, relative is not None
         if relative is not None:
-            if self.context_dim != query_dim:
-                raise UserError(
-                    f"the heads of self-attention are {joined_width} wide together, and its input is {query_dim}; set "
-                    "attention.project_output=true, or give attention.head_dim and attention.num_heads that multiply "
-                    f"to {query_dim}"
-                )
-            rotated = sizes.score_width if latent is None else latent.rotary_dim
-            self.relative = relative(num_heads=self.num_heads, head_dim=rotated)
-        if self.relative is not None:
-            check_relative(self.relative, self.score, self.normalizer, sizes)
-            if latent is not None and self.relative.rotates:
-                latent.add_rotary_part()
+            check_self_width(query_dim=query_dim, context_dim=self.context_dim)
+            self.relative = self._build_relative(relative, sizes)
         self.reads_history = reads_history(self.score, self.normalizer)
         if relative is not None:
             check_no_history(self)
-        if self.reads_history and self.mix is not None:
-            raise UserError(
-                f"{type(self.mix).__name__} changes the weights that the next step would read; use ~attention/mix, "
-                "or an attention that does not read the weights of the steps before"
-            )
-        if isinstance(self.normalizer, ReadsHistory) and self.pattern.reweighs:
-            raise UserError(
-                f"{type(self.pattern).__name__} multiplies the weights from which {type(self.normalizer).__name__} "
-                "goes on in the next step, so that they would fade out; use attention/pattern=local, or "
-                "attention/normalizer=softmax"
-            )
+        if self.reads_history:
+            check_parts_for_history(self.pattern, self.normalizer, self.mix)
+
+    def _build_relative(self, relative: Callable[..., Any], sizes: HeadSizes) -> RelativeEncoding | None:
+        """Build the relative position encoding for the heads; of latents it is that of their rotated part."""
+        latent = self.latent
+        width = sizes.score_width if latent is None else latent.rotary_dim
+        encoding: RelativeEncoding | None = relative(num_heads=self.num_heads, head_dim=width)
+        if encoding is not None:
+            check_relative(encoding, self.score, self.normalizer, sizes)
+            if latent is not None and encoding.rotates:
+                latent.add_rotary_part()
+        return encoding
 
     @property
     def latent(self) -> LatentScore | None:

@@ -6,6 +6,8 @@ from functools import partial
 from typing import Any
 
 from seq2seq_attn.attention.head_sizes import HeadSizes
+from seq2seq_attn.attention.history import ReadsHistory
+from seq2seq_attn.attention.mix.mix import Mix
 from seq2seq_attn.attention.normalizer.normalizer import Normalizer
 from seq2seq_attn.attention.pattern.pattern import Pattern
 from seq2seq_attn.attention.pattern.wait_k import WaitKPattern
@@ -114,6 +116,33 @@ def takes_bias(score: partial[Any]) -> bool:
     return any(map(takes_bias, inner)) if inner else "bias" in named_arguments(score)
 
 
+def check_self_pattern(pattern: Pattern) -> None:
+    """Refuse a pattern with a ratio of two lengths where a sequence attends to itself.
+
+    Raises:
+        UserError: for such a pattern.
+    """
+    if pattern.length_ratio != 1:
+        raise UserError(
+            f"attention.pattern.length_ratio={pattern.length_ratio} is for cross-attention, where two lengths "
+            "differ; leave it at 1.0 where a sentence attends to itself"
+        )
+
+
+def check_self_width(*, query_dim: int, context_dim: int) -> None:
+    """Refuse self-attention whose context is not as wide as its input; projecting the output makes it so.
+
+    Raises:
+        UserError: for such widths.
+    """
+    if context_dim != query_dim:
+        raise UserError(
+            f"the heads of self-attention are {context_dim} wide together, and its input is {query_dim}; set "
+            "attention.project_output=true, or give attention.head_dim and attention.num_heads that multiply "
+            f"to {query_dim}"
+        )
+
+
 def check_relative(relative: RelativeEncoding, score: Score, normalizer: Normalizer, sizes: HeadSizes) -> None:
     """Refuse a relative position encoding that does not go with the score, the normalizer or the values.
 
@@ -142,4 +171,23 @@ def check_relative(relative: RelativeEncoding, score: Score, normalizer: Normali
         raise UserError(
             f"position={relative.option} adds to values as wide as the keys, and here a head has values of width "
             f"{sizes.value_width} and keys of width {sizes.score_width}; set position.values=false"
+        )
+
+
+def check_parts_for_history(pattern: Pattern, normalizer: Normalizer, mix: Mix | None) -> None:
+    """Refuse parts that change the weights which the next step of a layer with a history reads.
+
+    Raises:
+        UserError: for such a part.
+    """
+    if mix is not None:
+        raise UserError(
+            f"{type(mix).__name__} changes the weights that the next step would read; use ~attention/mix, "
+            "or an attention that does not read the weights of the steps before"
+        )
+    if isinstance(normalizer, ReadsHistory) and pattern.reweighs:
+        raise UserError(
+            f"{type(pattern).__name__} multiplies the weights from which {type(normalizer).__name__} "
+            "goes on in the next step, so that they would fade out; use attention/pattern=local, or "
+            "attention/normalizer=softmax"
         )

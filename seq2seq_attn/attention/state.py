@@ -1,4 +1,4 @@
-"""The memory of an attention layer: keys and values prepared once and read at every step; and its output."""
+"""What passes between an attention layer and its callers: prepared keys and values, positions, and the output."""
 
 from __future__ import annotations
 

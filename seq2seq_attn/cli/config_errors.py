@@ -139,16 +139,7 @@ def sentence_of_composition(
         if match[1].partition("@")[0] in groups:
             return sentence_of_group(match[1], overrides, config, folders)
         if "Did you mean" not in message:
-            names = dict.fromkeys(groups) | option_names(config)
-            callback = match[1].removeprefix("callback.").partition(".")[0]
-            files = [folder / "callback" / f"{callback}.yaml" for folder in folders]
-            if f"callback.{callback}" not in names and any(file.is_file() for file in files):
-                chosen = [word.partition("=")[2] for word in overrides if word.startswith("callback=")]
-                added = dict.fromkeys(["default", *re.findall(r"\w+", "".join(chosen)), callback])
-                return f"'{callback}' is a callback that is not chosen; add it with callback=[{','.join(added)}]"
-            return (
-                f"There is no option '{match[1]}'; {closest_option(match[1], names)}`{command()} --cfg job` lists them."
-            )
+            return sentence_of_option(match[1], overrides, dict.fromkeys(groups) | option_names(config), folders)
     where = "" if isinstance(error, HydraException) else f"Hydra cannot read {' '.join(overrides) or config_name}: "
     return f"{where}{message.rstrip('.')}; `{command()} --help` lists the choices, `{command()} --cfg job` the options"
 
@@ -172,6 +163,23 @@ def sentence_of_group(name: str, overrides: Sequence[str], config: Any, folders:
     if places:
         return f"There is no group '{name}'; did you mean {' or '.join(f'{place}={value}' for place in places)}?"
     return f"'{group}' is no group of {command()}; `{command()} --help` names those that it has"
+
+
+def sentence_of_option(
+    name: str, overrides: Sequence[str], names: Mapping[str, str | None], folders: Sequence[Path]
+) -> str:
+    """Return the sentence for an option that is not there, also if it is one of a callback that is not chosen.
+
+    Args:
+        names: see `closest_option`.
+    """
+    callback = name.removeprefix("callback.").partition(".")[0]
+    files = [folder / "callback" / f"{callback}.yaml" for folder in folders]
+    if f"callback.{callback}" not in names and any(file.is_file() for file in files):
+        chosen = [word.partition("=")[2] for word in overrides if word.startswith("callback=")]
+        added = dict.fromkeys(["default", *re.findall(r"\w+", "".join(chosen)), callback])
+        return f"'{callback}' is a callback that is not chosen; add it with callback=[{','.join(added)}]"
+    return f"There is no option '{name}'; {closest_option(name, names)}`{command()} --cfg job` lists them."
 
 
 def sentence_of_override(error: Exception, directory: Path, config_name: str, overrides: Sequence[str]) -> str | None:

@@ -33,7 +33,7 @@ class ShardPlan(NamedTuple):
     Attributes:
         cuts: where each batch begins among the sorted pairs, and the end.
         padded, real: tokens of all batches, with and without padding, specials included.
-        largest: the batch of most padded tokens and that of most tokens times length, and how many these are.
+        largest: number and size of the batch of most padded tokens, and of the batch of most tokens times length.
     """
 
     cuts: Int64[np.ndarray, " fences"]
@@ -128,36 +128,38 @@ class TokenBatchSampler(Sampler[list[int]]):
         return checksum
 
     def __iter__(self) -> Iterator[list[int]]:
+        """Yield the batches of this device; those of all shards are dealt out to the devices in turn."""
         order = np.arange(len(self.shards))
         if self.shuffle and len(order) > 1:
             order = np.random.default_rng([self.seed, self.epoch]).permutation(len(order))
         epoch, start = self._start
-        skipped, done = (start if self.epoch == epoch else 0), 0
+        to_skip = start if self.epoch == epoch else 0
+        dealt = 0  # batches of the shards before
         for number in order.tolist():
             batches = len(self._plans[number].cuts) - 1
-            mine = np.arange(-(done - self.rank) % self.num_replicas, batches, self.num_replicas)
-            done += batches
-            if skipped >= len(mine):
-                skipped -= len(mine)
+            mine = np.arange((self.rank - dealt) % self.num_replicas, batches, self.num_replicas)
+            dealt += batches
+            if to_skip >= len(mine):
+                to_skip -= len(mine)
                 continue
-            mine = mine[skipped:]
+            mine, to_skip = mine[to_skip:], 0
             if self.spread and not self.shuffle:
                 mine = np.random.default_rng(number).permutation(batches)[mine]
             yield from self._shard_batches(number, mine, shuffle=self.shuffle)
-            skipped = 0
-        if self.rank >= (done - 1) % self.num_replicas + 1:
+        if 0 < dealt % self.num_replicas <= self.rank:  # the last round ends before this device
             yield []
 
     def largest(self) -> list[list[int]]:
         """Return the rows of the batch of most padded tokens, and of that of most tokens times length."""
         batches: list[list[int]] = []
         for kind in (0, 1):
-            number = max(range(len(self._plans)), key=lambda shard: self._plans[shard].largest[kind][1])
-            batches += self._shard_batches(number, np.array([self._plans[number].largest[kind][0]]), shuffle=False)
+            sizes = [plan.largest[kind][1] for plan in self._plans]
+            shard = sizes.index(max(sizes))
+            batches += self._shard_batches(shard, np.array([self._plans[shard].largest[kind][0]]), shuffle=False)
         return batches if batches[0] != batches[1] else batches[:1]
 
     def _shard_batches(self, number: int, chosen: Int64[np.ndarray, " some"], *, shuffle: bool) -> Iterator[list[int]]:
-        """Yield these batches of a shard."""
+        """Yield the rows of some batches of a shard; with `shuffle`, their numbers are those in a random order."""
         rows, source, target = self._shard(number)
         cuts = self._plans[number].cuts
         if shuffle:
@@ -210,7 +212,11 @@ class TokenBatchSampler(Sampler[list[int]]):
             with np.load(file) as cached:
                 cuts = np.split(cached["cuts"], cached["ends"][:-1])
                 figures = zip(cuts, cached["figures"].tolist(), strict=True)
-                return int(cached["width"]), [ShardPlan(c, p, r, ((a, b), (d, e))) for c, (p, r, a, b, d, e) in figures]
+                plans = [
+                    ShardPlan(shard_cuts, padded, real, ((most_tokens, tokens), (most_area, area)))
+                    for shard_cuts, (padded, real, most_tokens, tokens, most_area, area) in figures
+                ]
+                return int(cached["width"]), plans
         except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
             pass  # not there yet, or damaged
         width, plans = self._plan()

@@ -39,7 +39,7 @@ class LookRequest:
     """One sentence to look at with one model.
 
     Attributes:
-        search: a name and options, as `SearchOptions.build` takes them; None: the search of the run.
+        search: a name and options, as `build_search` takes them; None: the search of the run.
         target, target_tokens: the whole translation, as a text or as ids, which takes the place of a search.
         prefix: the ids that the search begins with.
         hide: source words, from 0.

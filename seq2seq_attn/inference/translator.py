@@ -28,7 +28,7 @@ from seq2seq_attn.inference.engine import Engine, SearchBatch, TorchEngine
 from seq2seq_attn.inference.models import choose_device, load_models, pack
 from seq2seq_attn.inference.process_engine import ProcessEngine
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
-from seq2seq_attn.search.search import Hypothesis
+from seq2seq_attn.search.search import Hypothesis, Search
 from seq2seq_attn.text import printable
 from seq2seq_attn.tokenizer.sentencepiece import WORD_MARK, SentencePieceTokenizer
 
@@ -222,29 +222,49 @@ class Translator:
             texts, prefixes = [""] * len(texts), texts
         sources = self._encode(self.tokenizer.encode_source, texts, max_source_tokens, notes)
         begun = None if prefixes is None else self._encode_prefixes(prefixes, max_source_tokens, notes)
-        if reads_source and begun is not None:
+        chosen = choose_search(search, self.config["search"])
+        if begun is not None and reads_source:
             for source, prefix, text_notes in zip(sources, begun, notes, strict=True):
                 if prefix and not source:
                     text_notes.append("its prefix is left out, since the text is empty")
-        read = sources if reads_source or begun is None else begun
-        chosen, results = choose_search(search, self.config["search"]), [[EMPTY]] * len(texts)
-        if not reads_source:
-            self._note_full(read, chosen.max_length, notes)
-        lengths = [len(tokens) + 1 if tokens or not reads_source else 0 for tokens in read]
-        sizes: dict[str, Any] = {"batch_sentences": batch_sentences, "batch_tokens": batch_tokens}
-        rows_of = list(cut_batches(lengths, **sizes, hypotheses=chosen.hypotheses_at_once))
-        batches = [
-            SearchBatch([sources[row] for row in rows], None if begun is None else [begun[row] for row in rows])
-            for rows in rows_of
-        ]
-        for rows, batch_hypotheses in zip(rows_of, self.engine.translate_batches(batches, chosen), strict=True):
-            for row, hypotheses in zip(rows, batch_hypotheses, strict=True):
-                results[row] = hypotheses
+        elif begun is not None:
+            self._note_full(begun, chosen.max_length, notes)
+        results = self._search(chosen, sources, begun, batch_sentences, batch_tokens)
         translations = [self._translation(*both) for both in zip(results, notes, strict=True)]
         if not maps:
             return translations
         maps_by_row = dict(self._attention(sources, [best.token_ids for best, *_ in results]))
         return [one._replace(maps=maps_by_row[row]) for row, one in enumerate(translations)]
+
+    def _search(
+        self,
+        search: Search,
+        sources: Sequence[list[int]],
+        begun: Sequence[list[int]] | None,
+        batch_sentences: int,
+        batch_tokens: int | None,
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses of each text, best first, searched in batches of similar lengths.
+
+        Args:
+            sources: without tokens for a language model.
+            begun: what each translation begins with; None: all are free.
+            batch_sentences, batch_tokens: as in `translate`.
+        """
+        reads_source = self.engine.reads_source
+        read = sources if reads_source or begun is None else begun
+        lengths = [len(tokens) + 1 if tokens or not reads_source else 0 for tokens in read]
+        sizes: dict[str, Any] = {"batch_sentences": batch_sentences, "batch_tokens": batch_tokens}
+        rows_of = list(cut_batches(lengths, **sizes, hypotheses=search.hypotheses_at_once))
+        batches = [
+            SearchBatch([sources[row] for row in rows], None if begun is None else [begun[row] for row in rows])
+            for rows in rows_of
+        ]
+        results = [[EMPTY]] * len(sources)  # those of empty texts, which are in no batch, stay
+        for rows, batch_hypotheses in zip(rows_of, self.engine.translate_batches(batches, search), strict=True):
+            for row, hypotheses in zip(rows, batch_hypotheses, strict=True):
+                results[row] = hypotheses
+        return results
 
     def score(
         self,

@@ -54,28 +54,9 @@ def build(
     """
     reader: Corpus = instantiate(composed.data, _convert_="all")
     objective: Objective | None = instantiate(composed.get("objective"), _convert_="all")
-    corpus = with_test_set(reader.load())
-    if is_one_sided(composed):
-        corpus = corpus.one_sided()
-    elif reader.has_one_side:
-        raise UserError("data=text has no translations to learn; use model=lm, or objective=denoising to pre-train")
-    if "train" not in corpus.splits:
-        raise UserError("there is nothing to train on; set data.train=FILE, or data.train=[SOURCE,TARGET]")
-    if kept_tokenizer is None:
-        marks = {} if objective is None else {"num_sentinels": objective.num_sentinels}
-        tokenizer: SentencePieceTokenizer = instantiate(composed.tokenizer, _convert_="all", **marks)
-        train = corpus.splits["train"]
-        tokenizer.train([] if corpus.is_one_sided else train.sources, train.targets)
-    else:
-        sampling = {"sampling_alpha": composed.tokenizer.sampling_alpha}
-        tokenizer = SentencePieceTokenizer.from_state(kept_tokenizer | sampling)
-        tokenizer.check_sampling()
-    composed.tokenizer.vocab_size = tokenizer.vocab_size
-    composed.model.source_vocab_size = tokenizer.source_vocab_size
-    composed.model.target_vocab_size = tokenizer.target_vocab_size
-    config: Any = OmegaConf.to_container(composed, resolve=True)
-    config.pop("hydra", None)
-    config.setdefault("metric", {})  # of which Hydra keeps nothing for metric=[]
+    corpus = load_corpus(reader, one_sided=is_one_sided(composed))
+    tokenizer = build_tokenizer(composed.tokenizer, corpus, objective, kept_tokenizer)
+    config = resolved_config(composed, tokenizer)
     metrics = build_metrics(config, sample_references(corpus))
     if metrics:
         warn_of_decomposed(corpus, (name for name in corpus.splits if name != "train"))
@@ -118,6 +99,48 @@ def build(
         tokenizer.check_words()
         datamodule.links = guided.prepare(reader, corpus, config["paths"]["cache_dir"], config["trust"])
     return module, datamodule
+
+
+def load_corpus(reader: Corpus, *, one_sided: bool) -> LoadedCorpus:
+    """Read the corpus of a training; `one_sided`: its targets alone.
+
+    Raises:
+        UserError: if it has no training split, or no pairs where pairs are needed.
+    """
+    corpus = with_test_set(reader.load())
+    if one_sided:
+        corpus = corpus.one_sided()
+    elif reader.has_one_side:
+        raise UserError("data=text has no translations to learn; use model=lm, or objective=denoising to pre-train")
+    if "train" not in corpus.splits:
+        raise UserError("there is nothing to train on; set data.train=FILE, or data.train=[SOURCE,TARGET]")
+    return corpus
+
+
+def build_tokenizer(
+    options: DictConfig, corpus: LoadedCorpus, objective: Objective | None, kept_state: dict[str, Any] | None
+) -> SentencePieceTokenizer:
+    """Train a tokenizer on the training split, or restore the one of this state with the run's own sampling."""
+    if kept_state is not None:
+        kept = SentencePieceTokenizer.from_state(kept_state | {"sampling_alpha": options.sampling_alpha})
+        kept.check_sampling()
+        return kept
+    marks = {} if objective is None else {"num_sentinels": objective.num_sentinels}
+    tokenizer: SentencePieceTokenizer = instantiate(options, _convert_="all", **marks)
+    train = corpus.splits["train"]
+    tokenizer.train([] if corpus.is_one_sided else train.sources, train.targets)
+    return tokenizer
+
+
+def resolved_config(composed: DictConfig, tokenizer: SentencePieceTokenizer) -> dict[str, Any]:
+    """Fill in the sizes that only the tokenizer knows, and return the resolved configuration as plain data."""
+    composed.tokenizer.vocab_size = tokenizer.vocab_size
+    composed.model.source_vocab_size = tokenizer.source_vocab_size
+    composed.model.target_vocab_size = tokenizer.target_vocab_size
+    config: dict[str, Any] = OmegaConf.to_container(composed, resolve=True)  # type: ignore[assignment]
+    config.pop("hydra", None)
+    config.setdefault("metric", {})  # of which Hydra keeps nothing for metric=[]
+    return config
 
 
 def build_metrics(config: dict[str, Any], references: Sequence[str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Masked, label-smoothed cross-entropy that includes the output layer, in nats."""
+"""Label-smoothed cross-entropy of an output layer and its gradients, chunk by chunk, in nats."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Loss(NamedTuple):
         nll: the plain negative log-likelihood; exp of its mean is the perplexity. It has no gradient.
         token_nll: what `nll` is the sum of.
         loss_by_token: the loss of each token, which is the reward of hard attention, without a gradient. It sums to
-            `smoothed`; with R-Drop the divergence of a token counts in full in both readings, as the draws of either
-            change it.
+            `smoothed`, except with R-Drop: there the divergence of a token counts in full in both readings, as the
+            draws of either change it.
         tokens: how many tokens.
         correct: how many of them the model ranks first; None unless asked for.
     """
@@ -47,12 +47,12 @@ def label_smoothed_cross_entropy(
     *,
     count_correct: bool = False,
 ) -> Loss:
-    """Return the loss of p = softmax(W h + b) at the given tokens; padding has been left out before.
+    """Return the loss of p = softmax(W h + b) at the given tokens, among which there is no padding.
 
     Of a token y it is (1 - s) (-log p(y)) + s mean over v of (-log p(v)), with the smoothing s. Szegedy et al. 2016,
     section 7, arXiv:1512.00567.
     """
-    if not torch.is_grad_enabled():  # which the function cannot see: it would take the gradients on its way
+    if not torch.is_grad_enabled():  # the forward pass does not see it, and would compute gradients in vain
         hidden, weight, bias = hidden.detach(), weight.detach(), bias.detach()
     smoothed, nll, by_token, correct = ChunkedCrossEntropy.apply(hidden, weight, bias, target, smoothing, count_correct)
     return Loss(smoothed, nll.sum(), nll, by_token, len(target), correct)
@@ -100,7 +100,7 @@ class ChunkedCrossEntropy(GradientTakenForward):
                     log_probs.exp_().sub_(smoothing / weight.shape[0])
                     log_probs.scatter_add_(-1, reference, torch.full_like(means[:, None], smoothing - 1))
                     accumulate(grads, rows, log_probs.to(hidden.dtype), hidden[rows], narrow)
-                del logits, log_probs  # before the next ones are there
+                del logits, log_probs  # or those of two chunks would be in memory at once
         ctx.save_for_backward(*(grad.to(x.dtype) for grad, x in zip(grads, (hidden, weight, bias), strict=False)))
         smoothed = (1 - smoothing) * nll.sum() + smoothing * spread
         by_token = (1 - smoothing) * nll + smoothing * spread_by_token
@@ -109,20 +109,30 @@ class ChunkedCrossEntropy(GradientTakenForward):
 
 
 def empty_gradients(hidden: Tensor, weight: Tensor, bias: Tensor) -> list[Tensor]:
-    """Return zeros for the sums over rows, of a type that loses no chunk of them, and room for the hidden gradient."""
+    """Return tensors for the gradients of the hidden states, the weight and the bias, to which chunks are added.
+
+    Those of weight and bias are sums over all rows: zeros at first, and at least float32, or late chunks would be lost.
+    """
     wide = torch.promote_types(weight.dtype, torch.float32)
     return [torch.empty_like(hidden), torch.zeros_like(weight, dtype=wide), torch.zeros_like(bias, dtype=wide)]
 
 
 def accumulate(grads: list[Tensor], rows: slice, delta: Tensor, hidden: Tensor, weight: Tensor) -> None:
-    """Add a chunk's share: its rows of the hidden gradient, and sums over rows for the layer's."""
-    grads[0][rows] = chunk_product(delta, weight.t(), None)
-    add_weight_gradient(grads[1], hidden, delta)
-    grads[2] += delta.sum(0)
+    """Write a chunk's rows of the hidden states' gradient, and add its share to those of the weight and the bias.
+
+    Args:
+        grads: as `empty_gradients` returns them.
+        delta: gradient of the chunk's logits.
+        hidden: the chunk's hidden states.
+    """
+    hidden_grad, weight_grad, bias_grad = grads
+    hidden_grad[rows] = chunk_product(delta, weight.t(), None)
+    add_weight_gradient(weight_grad, hidden, delta)
+    bias_grad += delta.sum(0)
 
 
 def chunk_product(rows: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """Return W x + b; the last chunk, whose number of rows is seldom seen again, is not worth a kernel of its own."""
+    """Return W x + b; of a shorter last chunk not by oneDNN, which would compile a kernel for its number of rows."""
     if len(rows) == CHUNK:
         return linear(rows, weight, bias)
     return rows @ weight.t() if bias is None else torch.addmm(bias, rows, weight.t())

@@ -41,7 +41,7 @@ def r_drop_cross_entropy(
 
 @final
 class ChunkedRDrop(GradientTakenForward):
-    """Exact; as in `ChunkedCrossEntropy`, the gradient is taken on the way forward, through both distributions."""
+    """The exact loss; its gradient, through both distributions, is computed in the forward pass, chunk by chunk."""
 
     @staticmethod
     def forward(

@@ -360,14 +360,26 @@ class TranslationModule(pl.LightningModule):
         return loss, decoded
 
     def _evaluate(self, batch: Batch, stage: str, need_weights: bool = False) -> tuple[list[str], Decoded]:
+        """Read and translate a batch, and update the metrics; return the translations and the decoder's output."""
         loss, decoded = self.loss(batch, need_weights, count_correct=True)
-        assert loss.correct is not None
         if decoded.alignment_loss is not None:
             self.alignment_loss.update(decoded.alignment_loss.sum() / loss.tokens, weight=loss.tokens)
-        correct = loss.correct.double()  # or the quotient would have torch's default type: 8 bits in bf16-true
-        sums = dict(zip(MEANS, (loss.smoothed, loss.nll, correct), strict=True))
         token_ids = self.translate(batch) if self.translates else []
         hypotheses = self.tokenizer.decode_target(token_ids) if self.translates else []
+        self._update_metrics(stage, batch, loss, token_ids, hypotheses)
+        return hypotheses, decoded
+
+    def _update_metrics(
+        self, stage: str, batch: Batch, loss: Loss, token_ids: list[list[int]], hypotheses: list[str]
+    ) -> None:
+        """Give a batch to all metrics but those that want a whole test set at once.
+
+        Args:
+            token_ids, hypotheses: its translations; empty if sentences are not translated.
+        """
+        assert loss.correct is not None
+        correct = loss.correct.double()  # or the quotient would have torch's default type: 8 bits in bf16-true
+        sums = dict(zip(MEANS, (loss.smoothed, loss.nll, correct), strict=True))
         trainer: Any = self.trainer
         split = trainer.datamodule.corpus.splits[stage]
         references = [split.references[i] for i in batch.index.tolist()]
@@ -381,7 +393,6 @@ class TranslationModule(pl.LightningModule):
                 metric.update(self._lagging(batch.source_lengths.tolist(), token_ids))
             elif isinstance(metric, TextMetric) and not metric.scores_whole_test:
                 metric.update(hypotheses, references)
-        return hypotheses, decoded
 
     def _lagging(self, source_lengths: list[int], token_ids: list[list[int]]) -> Tensor:
         """Return the Average Lagging of each translation; its end token counts, as that of the source does."""

@@ -26,7 +26,6 @@ from small_run import (
 from seq2seq_attn.checkpoint.load import read_checkpoint
 from seq2seq_attn.comparison.read import curve_of, read_log
 from seq2seq_attn.data.collate import collate_pairs
-from seq2seq_attn.decoder.decoder import Decoded
 from seq2seq_attn.metric.token_mean import TokenMean
 from seq2seq_attn.training.loss import Loss
 from seq2seq_attn.training.translation_module import TranslationModule
@@ -138,12 +137,10 @@ def test_accuracy_has_all_its_digits_in_half_precision() -> None:
     loss = Loss(nats, nats, nats, nats, tokens=61, correct=torch.tensor(35))
     split = SimpleNamespace(references=[["one"]])
     module: Any = SimpleNamespace(
-        loss=lambda *_, **named: (loss, Decoded(torch.zeros(1, 2, 3), None, {})),
         stage_metrics=lambda stage: {"accuracy": accuracy},
         trainer=SimpleNamespace(datamodule=SimpleNamespace(corpus=SimpleNamespace(splits={"val": split}))),
-        translates=False,
     )
     batch = collate_pairs([[5]], [[6]], [0], pad_id=0, bos_id=1, eos_id=2)
     with HalfPrecision("bf16-true").val_step_context():
-        TranslationModule._evaluate(module, batch, "val")
+        TranslationModule._update_metrics(module, "val", batch, loss, [], [])
     assert accuracy.compute().item() == pytest.approx(35 / 61, abs=1e-7)

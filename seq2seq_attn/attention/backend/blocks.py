@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from seq2seq_attn.attention.backend.pattern_cache import PatternCache
-from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
+from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request, join_rows
 from seq2seq_attn.attention.block import AnyBlock, GatheredBlock
 from seq2seq_attn.attention.pattern.pattern import Pattern
 from seq2seq_attn.attention.state import Memory, QueryKeyPositions
@@ -39,8 +39,7 @@ def attend(parts: Parts, request: Request) -> HeadOutput | None:
         return attend_rows(parts, request, parts.pattern.block_groups(*sizes), request.target)
     # Each block is all that its rows see, and few rows may see many keys.
     gathered = gathered_blocks(parts.pattern, *sizes)
-    outputs = [attend_rows(parts, request, [[block]], block.repeats * block.rows) for block in gathered]
-    return HeadOutput._make(None if x[0] is None else torch.cat(x, 2) for x in zip(*outputs, strict=True))
+    return join_rows([attend_rows(parts, request, [[block]], block.repeats * block.rows) for block in gathered])
 
 
 def gathered_blocks(pattern: Pattern, target: int, source: int, causal: bool) -> Sequence[GatheredBlock]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, final
 
 import torch
@@ -181,3 +181,8 @@ class HeadOutput(NamedTuple):
     log_prob: Float[Tensor, "batch score_heads target"] | None = None
     entropy: Float[Tensor, "batch score_heads target"] | None = None
     alignment_loss: Float[Tensor, "batch target"] | None = None
+
+
+def join_rows(outputs: Sequence[HeadOutput]) -> HeadOutput:
+    """Return the outputs of consecutive rows as one; a request with a guide is never cut into rows."""
+    return HeadOutput._make(None if x[0] is None else torch.cat(x, 2) for x in zip(*outputs, strict=True))

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from seq2seq_attn.attention.backend import dense
-from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
+from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request, join_rows
 
 # Numbers of a tile, and those of all pairs from which tiles of a causal sequence are faster than all rows at once. A
 # score that is wider than its pairs has several numbers of each. Measured on one CPU core.
@@ -35,11 +35,12 @@ def attend(parts: Parts, request: Request) -> HeadOutput | None:
     if not recomputed and not (request.triangular and of_row * request.target >= CAUSAL_FROM):
         return None
     rows = max(FEWEST_ROWS, TILE // of_row)
-    outputs = [
-        attend_tile(parts, request, first, min(first + rows, request.target), recomputed)
-        for first in range(0, request.target, rows)
-    ]
-    return HeadOutput._make(None if x[0] is None else torch.cat(x, 2) for x in zip(*outputs, strict=True))
+    return join_rows(
+        [
+            attend_tile(parts, request, first, min(first + rows, request.target), recomputed)
+            for first in range(0, request.target, rows)
+        ]
+    )
 
 
 def attend_tile(parts: Parts, request: Request, first: int, last: int, recomputed: bool) -> HeadOutput:
