@@ -82,6 +82,13 @@ def test_both_sets_of_weights_of_a_head_have_the_slope_of_their_head() -> None:
         torch.testing.assert_close(weights[0, head], expected)
 
 
+def test_differential_contexts_are_normalized_under_autocast_without_a_warning() -> None:
+    layer, x = build_attention("differential", dim=DIM, num_heads=2).float(), torch.randn(2, 5, DIM).float()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = layer(x).context
+    torch.testing.assert_close(found.float(), layer(x).context, rtol=0, atol=0.05)
+
+
 def test_a_sigmoid_gate_by_hand() -> None:
     gate = SigmoidGate(query_dim=1, context_dim=4, num_heads=2, per_head=True)
     gate.project.weight.data = torch.tensor([[0.0], [math.log(3)]])

@@ -229,6 +229,13 @@ def test_real_keys_behind_padding_are_declined(kind: Any) -> None:
     assert block_product(*tensors, mask, False, kind(k=4, length_ratio=1.0).block_groups, rows_match_keys=False) is None
 
 
+@kinds
+def test_a_mask_is_declined_in_an_export(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tensors, mask = inputs(1, 1, 50, 50, 3, 3, apart=False), torch.arange(50)[None] < 41
+    monkeypatch.setattr(torch.compiler, "is_exporting", lambda: True)
+    assert block_product(*tensors, mask, False, kind(k=4, length_ratio=1.0).block_groups, rows_match_keys=False) is None
+
+
 @pytest.mark.parametrize("k", [1, 2, 13, 40, 200])
 @kinds
 def test_blocks_hold_each_pair_that_is_seen_once_and_no_other(kind: Any, k: int) -> None:

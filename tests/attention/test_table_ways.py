@@ -110,6 +110,12 @@ def test_other_requests_go_other_ways(preset: str, options: dict[str, Any], tabl
     assert tables == []
 
 
+def test_an_export_goes_dense(tables: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.compiler, "is_exporting", lambda: True)
+    layer("synthesizer_random", relative=no_relative).attend_self(torch.randn(B, N, WIDTH), MASK)
+    assert tables == []
+
+
 def test_a_short_sentence_goes_dense() -> None:
     """So its losses are those of all pairs, digit for digit."""
     attention, x = layer("synthesizer_random", relative=no_relative), torch.randn(2, 127, WIDTH)

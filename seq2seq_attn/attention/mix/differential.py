@@ -46,4 +46,5 @@ class DifferentialMix(Mix):
         return first - (grown[0] - grown[1] + self.lambda_init) * second
 
     def context(self, context: Float[Tensor, "batch heads target width"]) -> Float[Tensor, "batch heads target width"]:
-        return self.norm(context) * (1 - self.lambda_init)
+        normed = self.norm(context.to(self.norm.weight.dtype)).to(context.dtype)  # under autocast they differ
+        return normed * (1 - self.lambda_init)

@@ -29,7 +29,7 @@ def block_product(
     *,
     rows_match_keys: bool,
 ) -> Float[Tensor, "batch heads target value_width"] | None:
-    """Return the context, or None where the kernel does not serve: on a GPU, or for real keys after padding.
+    """Return the context; None on a GPU, for real keys after padding, and under a mask in an export.
 
     A batch costs what its real keys cost. With `rows_match_keys`, rows of padding are left out too, and are 0.
     """
@@ -39,6 +39,8 @@ def block_product(
     if mask is None:
         groups = [SentenceGroup(0, batch, cut(target, source, causal))]
     else:
+        if torch.compiler.is_exporting():  # a program cannot cut sentences by their lengths
+            return None
         lengths = mask.sum(-1)
         if not torch.equal(mask, torch.arange(source) < lengths[:, None]):
             return None
