@@ -106,8 +106,8 @@ def data_set_files(path: str, name: str | None, splits: tuple[str, ...] = SPLITS
     """Return the files of each split of a data set.
 
     Args:
-        path: a file, which is the split "train"; a folder that `save_to_disk` has written; a folder of Parquet, Arrow
-            or other files of pairs, each in the split whose name is a word of its path, as in
+        path: a file of pairs, which is the split "train"; a folder that `save_to_disk` has written; a folder of
+            Parquet, Arrow or other files of pairs, each in the split whose name is a word of its path, as in
             `train-00000-of-00002.parquet`, or all in "train" where none is; or a name of the hub.
         name: of a configuration of the data set, such as "fr-en", which is a subfolder of a folder.
         splits: names of splits that are looked for in paths, besides train, validation and test.
@@ -117,6 +117,11 @@ def data_set_files(path: str, name: str | None, splits: tuple[str, ...] = SPLITS
     """
     place = given_path(path, "data.path")
     if place.is_file():
+        if not is_pair_file(path):
+            raise UserError(
+                f"data.path={path} has no name of a file of pairs, which ends in .parquet, .arrow, .jsonl, .csv or "
+                ".tsv; rename it, or use data=parallel"
+            )
         return {"train": [str(place)]}
     if place.is_dir():
         return folder_files(place if name is None else place / name, splits)
@@ -135,7 +140,8 @@ def folder_files(folder: Path, splits: tuple[str, ...]) -> dict[str, list[str]]:
     if (folder / "dataset_dict.json").is_file():
         names = read_json_or_refuse(folder / "dataset_dict.json").get("splits", [])
         return {split: saved_files(folder / split) for split in names}
-    pair_files = [path for path in folder.rglob("*") if is_pair_file(path.name) and ".json" not in path.suffixes]
+    paths = [path for path in folder.rglob("*") if not path.is_dir()]  # Spark writes folders such as train.parquet
+    pair_files = [path for path in paths if is_pair_file(path.name) and ".json" not in path.suffixes]
     files = sorted(str(path.relative_to(folder)) for path in pair_files)  # in a folder, .json describes the data set
     files = [file for file in files if not any(part.startswith(".") for part in Path(file).parts)]  # hidden ones
     if not files:

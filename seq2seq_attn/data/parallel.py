@@ -124,11 +124,10 @@ class ParallelCorpus(Corpus):
                 sources[split] = pair_sources(given, f"data.{split}", self.columns, self.languages, before)
         if not before and None in self.columns:
             say_columns([table for files in sources.values() for table in files if isinstance(table, Table)])
-        missing = [split for split, size in self.held_out.items() if train and split not in sources and size != 0]
         corpus = stored_corpus(
             sources,
             self.cleaning,
-            held_out=HeldOut({split: self.held_out[split] for split in missing}, self.seed),
+            held_out=HeldOut.of(self.held_out, sources, self.seed),
             cache_dir=self.cache_dir,
             languages=self.languages,
             origins=origins(next(iter(sources.values()))),

@@ -90,12 +90,10 @@ class TextCorpus(Corpus):
                 f"data.text_column={self.text_column} chooses a column of a table or a field of JSON lines, and no "
                 "file is one of these; leave it out"
             )
-        has_train = "train" in sources
-        missing = [name for name, size in self.held_out.items() if has_train and name not in sources and size != 0]
         return stored_corpus(
             sources,
             self.cleaning,
-            held_out=HeldOut({split: self.held_out[split] for split in missing}, self.seed),
+            held_out=HeldOut.of(self.held_out, sources, self.seed),
             cache_dir=self.cache_dir,
             languages=self.languages,
             origins=("", origin_of(sources)),

@@ -226,7 +226,8 @@ class SentencePieceTokenizer:
             UserError: for an option of training a model, which would change nothing.
         """
         of_training = zip(self.options._fields[1:-1], self.options[1:-1], DEFAULTS[1:-1], strict=True)
-        if typed := [name for name, value, default in of_training if value != default]:
+        typed = [name for name, value, default in of_training if value != default]
+        if typed := typed + (["min_count"] if self.min_count > 1 else []):
             raise UserError(
                 f"tokenizer.{typed[0]} would change nothing, since tokenizer.model={','.join(map(str, self.files))} is "
                 "trained already; leave one of them out"

@@ -101,7 +101,7 @@ def test_a_split_that_is_missing_is_held_out_and_one_that_is_not_read_is_named(
     assert "validation: held out of train" in caplog.text
     (folder / "validation.parquet").write_bytes((folder / "dev.parquet").read_bytes())
     caplog.clear()
-    huggingface(folder, tmp_path / "cache", val_split="valid")
+    huggingface(folder, tmp_path / "cache", val_split="valid", test_sentences=None)
     assert caplog.records[-1].levelname == "WARNING"
     assert caplog.messages[-1] == (
         f"{folder} has the splits train, test, validation; valid: held out of train, and validation not read"
@@ -119,6 +119,15 @@ def test_files_without_the_name_of_a_split_are_the_training_split(tmp_path: Path
     folder, file = data_set_files(str(tmp_path), None), data_set_files(str(tmp_path / "part1.parquet"), None)
     assert folder == {"train": [str(tmp_path / f"part{n}.parquet") for n in range(2)]}
     assert file == {"train": [str(tmp_path / "part1.parquet")]}
+
+
+def test_a_folder_named_like_a_file_of_pairs_is_that_of_its_files(tmp_path: Path) -> None:
+    for split in ("train", "test"):
+        (tmp_path / f"{split}.parquet").mkdir()
+        (tmp_path / f"{split}.parquet" / "part-00000.snappy.parquet").write_bytes(b"as Spark writes them")
+    assert data_set_files(str(tmp_path), None) == {
+        split: [str(tmp_path / f"{split}.parquet" / "part-00000.snappy.parquet")] for split in ("train", "test")
+    }
 
 
 def test_empty_parts_and_hidden_files_of_a_folder_are_left_out(
@@ -198,6 +207,11 @@ def test_what_is_not_there_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert message_of(lambda: huggingface(tmp_path / "empty", cache)) == (
         f"{tmp_path / 'empty'} has no .parquet, .arrow, .jsonl, .csv or .tsv file; check data.path and data.name"
+    )
+    (tmp_path / "pairs.txt").write_text("one\tun\n")
+    assert message_of(lambda: huggingface(tmp_path / "pairs.txt", cache)) == (
+        f"data.path={tmp_path / 'pairs.txt'} has no name of a file of pairs, which ends in .parquet, .arrow, .jsonl, "
+        ".csv or .tsv; rename it, or use data=parallel"
     )
     (tmp_path / "broken.arrow").write_bytes(b"no Arrow file")
     assert message_of(lambda: huggingface(tmp_path / "broken.arrow", cache)).startswith(

@@ -506,7 +506,7 @@ def test_references_that_no_translation_can_equal_are_counted(tmp_path: Path, ca
         (["a", "b", "c"], [composed, decomposed, "x"], [decomposed, decomposed, "y"])
     )]  # fmt: skip
     train = write(tmp_path / "train.tsv", [f"source {n}\t{decomposed} {n}" for n in range(20)])
-    corpus = parallel(train, test=sides)
+    corpus = parallel(train, test=sides, test_sentences=None)
     assert corpus.splits["test"].targets[1] == composed
     warn_of_decomposed(corpus, ["val", "test"])
     assert [line.partition(" are not in Unicode's NFC")[0] for line in caplog.messages] == [
@@ -514,5 +514,15 @@ def test_references_that_no_translation_can_equal_are_counted(tmp_path: Path, ca
         "3 of 6 references of test",
     ]
     caplog.clear()
-    warn_of_decomposed(parallel(train, test=[sides[0], sides[0]]), ["test"])
+    warn_of_decomposed(parallel(train, test=[sides[0], sides[0]], test_sentences=None), ["test"])
     assert not caplog.messages
+
+
+def test_a_number_of_sentences_of_a_given_split_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    train = write(tmp_path / "train.tsv", [f"source {n}\ttarget {n}" for n in range(20)])
+    val = write(tmp_path / "val.tsv", [f"other {n}\tautre {n}" for n in range(4)])
+    splits = parallel(train, val=val, val_sentences=2, test_sentences=3).splits
+    assert {name: len(split) for name, split in splits.items()} == {"train": 17, "val": 4, "test": 3}
+    assert caplog.messages == [
+        "data.val_sentences=2 changes nothing, since val is given and not held out of train; give one of the two"
+    ]

@@ -601,11 +601,12 @@ def test_a_vocabulary_without_room_for_bytes_says_what_takes_it() -> None:
 
 
 @pytest.mark.parametrize(
-    "option", [{"user_defined_symbols": ["ab"]}, {"byte_fallback": True}, {"character_coverage": 0.9}]
+    "option", [{"user_defined_symbols": ["ab"]}, {"byte_fallback": True}, {"character_coverage": 0.9}, {"min_count": 2}]
 )
 def test_an_option_of_training_is_refused_for_a_given_model(option, tmp_path):
     (tmp_path / "a.model").write_bytes(b"")
-    tokenizer = SentencePieceTokenizer("unigram", 100, True, 0.0, None, model=str(tmp_path / "a.model"), **option)
+    kind = "word" if "min_count" in option else "unigram"
+    tokenizer = SentencePieceTokenizer(kind, 100, True, 0.0, None, model=str(tmp_path / "a.model"), **option)
     with pytest.raises(
         UserError, match=rf"tokenizer.{next(iter(option))} would change nothing, since tokenizer.model="
     ):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import logging
+from collections.abc import Container, Iterable
 from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple, final
@@ -15,6 +16,8 @@ from seq2seq_attn.data.splitting import HELD_OUT, MOST_HELD_OUT, held_out_sizes
 from seq2seq_attn.data.store.part import Part, all_hashes, column, read_pairs
 from seq2seq_attn.data.store.shard import shard_file, write_rows
 
+log = logging.getLogger(__name__)
+
 
 @final
 class HeldOut(NamedTuple):
@@ -26,6 +29,18 @@ class HeldOut(NamedTuple):
 
     sentences: dict[str, int | None]
     seed: int
+
+    @classmethod
+    def of(cls, sentences: dict[str, int | None], given: Container[str], seed: int) -> HeldOut:
+        """Return the sets that are not given by files, none without "train"; warn of a number for one that is given."""
+        for split, size in sentences.items():
+            if size is not None and split in given:
+                log.warning(
+                    f"data.{split}_sentences={size} changes nothing, since {split} is given and not held out of train; "
+                    "give one of the two"
+                )
+        missing = [split for split, size in sentences.items() if "train" in given and split not in given and size != 0]
+        return cls({split: sentences[split] for split in missing}, seed)
 
 
 def hold_out(
