@@ -16,8 +16,11 @@ from types import FrameType
 from typing import Any, final
 
 import pytorch_lightning as pl
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 
 from seq2seq_attn.callback.autosave import agreed, is_between_updates, save_last
+from seq2seq_attn.paths import typed
 from seq2seq_attn.process import ENDING, drop_closed_terminal, leave
 
 REPEAT_SECONDS = 1.0  # a launcher passes on a signal that the whole group has received already
@@ -82,8 +85,8 @@ class StopOnSignal(pl.Callback):
         save_last(trainer, self.folder)
         if trainer.is_global_zero:
             log.warning(
-                f"{signal.Signals(self._agreed).name}: the run is saved at step {trainer.global_step}; continue it "
-                "with resume=auto and its hydra.run.dir"
+                f"{signal.Signals(self._agreed).name}: the run is saved at step {trainer.global_step}; continue "
+                f"{what_to_continue()}"
             )
         leave(self._agreed, None)
 
@@ -108,3 +111,10 @@ class StopOnSignal(pl.Callback):
             for process in getattr(self._trainer.strategy.launcher, "procs", []):
                 process.kill()
             os._exit(128 + signum)
+
+
+def what_to_continue() -> str:
+    """Return what is to be continued, and the option of its folder: a job of a sweep goes on with the sweep alone."""
+    if HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN:
+        return f"the sweep with resume=auto hydra.sweep.dir={typed(str(HydraConfig.get().sweep.dir))}"
+    return "it with resume=auto and its hydra.run.dir"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from itertools import product
@@ -26,6 +27,7 @@ from seq2seq_attn.text import plain_console
 
 POLL_SECONDS = 0.5
 MULTIRUN = "multirun.yaml"
+SWEEPERS = "hydra_plugins.seq2seq_attn."  # named in the multirun.yaml of a sweep, from which the jobs may be deleted
 UNREAD = ("hydra.run.dir", "hydra.sweep.subdir")  # by a sweep
 LEAST = {"max_batch_size": 1, "n_trials": 1, "n_jobs": 1, "n_startup_trials": 0, "seed": 0}
 
@@ -103,12 +105,21 @@ class Sweep:
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         UNTIL_EXIT.enter_context(only_process_in(self.folder))
-        if (self.folder / MULTIRUN).exists() and not holds_sweep(self.folder):
+        file = self.folder / MULTIRUN
+        if file.exists() and not holds_sweep(self.folder) and SWEEPERS not in file.read_text("utf-8", "replace"):
             raise UserError(
-                f"{self.folder / MULTIRUN} was not written by a sweep, since no job is beside it, and this sweep would "
-                "replace it; give another hydra.sweep.dir, or rename the file"
+                f"{file} was not written by a sweep, since no job is beside it, and this sweep would replace it; give "
+                "another hydra.sweep.dir, or rename the file"
             )
-        OmegaConf.save(self.config, self.folder / MULTIRUN)
+        OmegaConf.save(self.config, file)
+        given: Any = OmegaConf.to_container(self.config.hydra.sweep, resolve=False)
+        if self.resumes and "${now:" in given["dir"]:
+            print(
+                "resume=auto starts a sweep in a folder that is named by the time, so the same command will not find "
+                "it; give hydra.sweep.dir=FOLDER as well",
+                file=sys.stderr,
+                flush=True,
+            )
 
     def job(self, number: int, overrides: Sequence[str]) -> Job:
         """Compose a job, which finds a mistake in its overrides.

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -17,6 +18,7 @@ from seq2seq_attn.distributed.run_lock import is_locked, only_process_in
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import read_json
 from seq2seq_attn.sweep import job_task
+from seq2seq_attn.sweep import sweep as sweep_module
 from seq2seq_attn.sweep.job import COMPLETE, WAITING, Job, definition
 from seq2seq_attn.sweep.job_task import JobTask
 from seq2seq_attn.sweep.sweep import Sweep, print_table
@@ -380,6 +382,26 @@ def test_a_multirun_file_of_something_else_is_not_replaced(folder: Path) -> None
     (folder / "sweep" / "1").mkdir()  # a sweep from which a job was deleted, to be run again
     (folder / "sweep" / "1" / "job.json").write_text('{"overrides": ["seed=2"]}')
     assert swept(folder, "seed=1,2", "resume=auto")[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("resume", "dir", "warned"), [("auto", "${now:%Y}", True), ("auto", "mine", False), (None, "${now:%Y}", False)]
+)
+def test_a_sweep_whose_jobs_were_deleted_begins_again_and_warns_of_a_folder_that_no_command_finds_again(
+    resume: str | None, dir: str, warned: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    (tmp_path / "multirun.yaml").write_text(
+        "hydra:\n  sweeper:\n    _target_: hydra_plugins.seq2seq_attn.GridSweeper\n"
+    )
+    sweep = Sweep.__new__(Sweep)
+    sweep.folder, sweep.resumes = tmp_path, resume == "auto"
+    sweep.config = OmegaConf.create({"resume": resume, "hydra": {"sweep": {"dir": dir}}})
+    with ExitStack() as until_exit:
+        monkeypatch.setattr(sweep_module, "UNTIL_EXIT", until_exit)
+        sweep.make_folder()
+    assert "resume" in (tmp_path / "multirun.yaml").read_text()
+    assert ("named by the time" in capsys.readouterr().err) == warned
 
 
 @pytest.mark.slow
