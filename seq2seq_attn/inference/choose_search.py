@@ -30,7 +30,7 @@ def choose_search(wanted: WantedSearch, default: dict[str, Any]) -> Search:
         wanted: a search; the name of a file in `conf/search`, such as `beam`; options, such as
             `{"name": "beam", "beam_size": 5}`, which without a name change the default; None: the default. A part
             with a `_target_`, such as a length penalty, or the name of one, such as `mean`, replaces that of the
-            search.
+            search. So do candidates with a name: `{"name": "mbr", "candidates": {"name": "beam", "num_best": 5}}`.
         default: the configuration of the run's search.
 
     Raises:
@@ -64,12 +64,18 @@ def complete(options: dict[str, Any], default: dict[str, Any]) -> Any:
             base[part] = options.pop(part)
         return OmegaConf.to_container(OmegaConf.merge(base, options), resolve=True)
     except OmegaConfBaseException as error:
-        known = ", ".join(str(key) for key in base if key != "_target_")
-        raise UserError(f"search has no option '{error.full_key}'; it has: {known}") from error
+        part, _, _ = str(error.full_key).rpartition(".")
+        known = ", ".join(str(key) for key in (OmegaConf.select(base, part) if part else base) if key != "_target_")
+        raise UserError(f"search has no option '{error.full_key}'; {part or 'it'} has: {known}") from error
 
 
 def named_part(key: str, value: Any) -> Any:
-    """Return the configuration of `conf/search/KEY/VALUE.yaml` where the value is such a name, else the value."""
+    """Return the configuration of `conf/search/KEY/VALUE.yaml` where the value is such a name, else the value.
+
+    Candidates are a search of their own, which a name or options with one replace.
+    """
+    if key == "candidates" and (isinstance(value, str) or (isinstance(value, Mapping) and "name" in value)):
+        return complete({"name": value} if isinstance(value, str) else dict(value), {})
     folder = conf_directory() / "search" / key
     file = next((file for file in folder.glob("*.yaml") if file.stem == value), None)
     return value if file is None else OmegaConf.to_container(OmegaConf.load(file))

@@ -31,6 +31,7 @@ SETTINGS = OF_CTRANSLATE2  # beside CTranslate2's own files: cleaning, tokenizer
 COMPUTE_TYPES = (  # auto: the fastest that the device supports
     "auto", "float32", "float16", "bfloat16", "int8", "int8_float32", "int8_float16", "int8_bfloat16",
 )  # fmt: skip
+NO_PREFIXES = "engine=ctranslate2 takes no prefixes; leave out engine, or the prefixes"
 LEAST_POWER = 1e-9  # length^power is 1 in float32; with a power of 0 CTranslate2 would stop early
 LONG_PATIENCE = 2.0  # for patience=null; of 1,000 sentences of Multi30k all translations were those of our search
 
@@ -122,7 +123,7 @@ class CTranslate2Engine(Engine):
         self, sources: list[list[int]], search: Search, prefixes: list[list[int]] | None = None
     ) -> list[list[Hypothesis]]:
         if prefixes is not None and any(prefixes):
-            raise UserError("engine=ctranslate2 takes no prefixes; leave out engine, or the prefixes")
+            raise UserError(NO_PREFIXES)
         mapped = map_search(search)
         lengths = torch.tensor([len(tokens) + 1 for tokens in sources], dtype=torch.long)
         longest = max(lengths.tolist(), default=0)

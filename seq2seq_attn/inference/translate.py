@@ -18,6 +18,7 @@ from seq2seq_attn.alignment.guided import changed_options, chosen_extraction
 from seq2seq_attn.alignment.word_alignment import chosen_weights
 from seq2seq_attn.errors import UserError, command
 from seq2seq_attn.inference.choose_search import choose_search
+from seq2seq_attn.inference.ctranslate2_engine import NO_PREFIXES
 from seq2seq_attn.inference.line_answers import LineAnswers
 from seq2seq_attn.inference.lines import Line, count_lines, line_count, opened, read_lines, windows
 from seq2seq_attn.inference.output import TranslationFiles, check_maps, model_files, refuse_one_file
@@ -49,6 +50,8 @@ def translate(config: DictConfig) -> None:
             f"word links are read as {', '.join(linking)} says, but none are asked for; add alignments=FILE or "
             "placeholders=true, or leave these options out"
         )
+    if options["prefixes"] and options["engine"] == "ctranslate2":
+        raise UserError(NO_PREFIXES)  # the first prefix may stand after lines that take hours
     paths = options["ckpt_path"] if isinstance(options["ckpt_path"], list) else [options["ckpt_path"]]
     check_files(paths, options)
     translator, search = load_translator(options)

@@ -16,6 +16,7 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.choose_search import choose_search, composed_search
 from seq2seq_attn.search.beam import BeamSearch
 from seq2seq_attn.search.length_penalty.mean import MeanPenalty
+from seq2seq_attn.search.mbr import MBRSearch
 
 DEFAULT: dict[str, Any] = {}
 
@@ -54,6 +55,14 @@ def test_a_new_process_of_python_may_name_a_search() -> None:
 def test_an_option_of_another_type_or_range_is_refused(wanted: dict[str, Any], sentence: str) -> None:
     with pytest.raises(UserError, match=sentence):
         choose_search(wanted, DEFAULT)
+
+
+@pytest.mark.parametrize("candidates", ["beam", {"name": "beam", "num_best": 3}], ids=["name", "options"])
+def test_candidates_with_a_name_are_that_search(candidates: Any) -> None:
+    search = choose_search({"name": "mbr", "candidates": candidates, "by_probability": True}, DEFAULT)
+    assert isinstance(search, MBRSearch)
+    assert isinstance(search.candidates, BeamSearch)
+    assert (search.by_probability, search.most_hypotheses) == (True, 1 if candidates == "beam" else 3)
 
 
 def test_a_whole_search_may_have_built_parts() -> None:

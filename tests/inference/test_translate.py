@@ -421,6 +421,7 @@ def test_prefixes_go_with_their_lines_across_windows(file: Path, tmp_path: Path)
             r"^precision=bf16-true is for engine=torch; give compute_type=",
         ),
         (["search=sampling", "search.num_samples=0"], r"^search.num_samples=0 must be int in "),
+        (["engine=ctranslate2", "prefixes={folder}/late"], r"^engine=ctranslate2 takes no prefixes; leave out engine"),
     ],
 )
 def test_a_mistake_is_said_before_anything_is_written(

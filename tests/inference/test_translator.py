@@ -161,7 +161,7 @@ def test_a_search_that_is_not_there_is_refused(translator: Translator) -> None:
         translator.translate([TEXT], search="bean")
     with pytest.raises(UserError, match=r"^search has no option 'beam_sise'; it has: .*beam_size, "):
         translator.translate([TEXT], search={"name": "beam", "beam_sise": 3})
-    with pytest.raises(UserError, match=r"^search has no option 'limits.most'; it has: no_repeat_ngram, limits$"):
+    with pytest.raises(UserError, match=r"^search has no option 'limits.most'; limits has: max_length, max_relative_"):
         translator.translate([TEXT], search={"limits": {"most": 3}})
     with pytest.raises(UserError, match=r"^search.num_best=9 must be at least 1 and at most "):
         translator.translate([TEXT], search={"name": "beam", "num_best": 9})
