@@ -49,6 +49,7 @@ def read_aligned_pairs(
     target_first: bool = False,
     lowercase: bool = False,
     prefix: str = "",
+    needs_links: bool = True,
 ) -> list[AlignedPair]:
     """Return pairs whose words are separated by blanks, with their links.
 
@@ -60,6 +61,7 @@ def read_aligned_pairs(
         target_first: whether pairs and links have the target before the source.
         lowercase: whether to lower-case the words.
         prefix: of the names of these options in a message.
+        needs_links: whether to refuse pairs of which none has a link.
 
     Raises:
         UserError: if a line is no pair, the files differ in length, a link names no word of its pair, words look like
@@ -81,14 +83,19 @@ def read_aligned_pairs(
             for number, (text, links) in enumerate(zip(texts, link_lines, strict=True), start=1)
         ]
     aligned = [aligned_pair(*text, start=start, target_first=target_first, prefix=prefix) for text in texts]
-    if not any(pair.possible for pair in aligned):
+    if needs_links and not has_gold(aligned):
+        otherwise = "" if prefix else "; to write links without judging them, give output=FILE alone"
         raise UserError(
             f"{gold or pairs[0]} has no links; give {prefix}gold=FILE, with a line as '0-0 1p2' for each pair, or "
-            "leave it out where the lines of pairs end in their links, after two blanks"
+            f"leave it out where the lines of pairs end in their links, after two blanks{otherwise}"
         )
     if lowercase:
         return [lowered(pair) for pair in aligned]
     return aligned
+
+
+def has_gold(pairs: Iterable[AlignedPair]) -> bool:
+    return any(pair.possible for pair in pairs)
 
 
 def lowered(pair: AlignedPair) -> AlignedPair:

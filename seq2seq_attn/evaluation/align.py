@@ -20,6 +20,7 @@ from seq2seq_attn.alignment.gold import (
     agreement,
     agreement_table,
     diagonal,
+    has_gold,
     lowered,
     read_aligned_pairs,
     read_pharaoh,
@@ -63,8 +64,12 @@ def align(config: DictConfig) -> dict[str, Agreement]:
 
 
 def judge(options: dict[str, Any], outputs: Mapping[str, Any]) -> dict[str, Agreement]:
-    """Return the figures, which are printed, and write what is asked for to the open files."""
+    """Return the figures, which are printed, and write what is asked for to the open files.
+
+    Pairs without gold links have no figures; of a run without guided alignment the mean of all heads is written.
+    """
     pairs = read_gold(options)
+    is_judged = has_gold(pairs)
     if options["links"] is None:
         directions, guided = attention_directions(options, pairs)
     else:
@@ -73,7 +78,8 @@ def judge(options: dict[str, Any], outputs: Mapping[str, Any]) -> dict[str, Agre
     best: dict[str, str] = {}
     for direction, candidates in directions.items():
         agreements = {name: agreement(links, pairs) for name, links in candidates.items()}
-        best[direction] = guided.get(direction) or min(agreements, key=lambda name: agreements[name].error_rate)
+        fewest = min(agreements, key=lambda name: agreements[name].error_rate)
+        best[direction] = guided.get(direction) or (fewest if is_judged else list(candidates)[-1])
         judged |= agreements
     chosen = [directions[direction][name] for direction, name in best.items()]
     written_links = chosen[0]
@@ -84,6 +90,10 @@ def judge(options: dict[str, Any], outputs: Mapping[str, Any]) -> dict[str, Agre
         }
         judged |= {method: agreement(links, pairs) for method, links in symmetrized.items()}
         written_links = symmetrized[options["symmetrization"]]
+    if not is_judged:
+        print(summary_without_gold(best, written_links, options["symmetrization"]))
+        write(options, outputs, pairs, {}, best, written_links)
+        return {}
     judged["diagonal"] = agreement([diagonal(pair.source, pair.target) for pair in pairs], pairs)
     chosen_here = [direction for direction in best if direction not in guided and len(directions[direction]) > 1]
     plain_console().print(agreement_table(judged, {best[direction] for direction in (*guided, *chosen_here)}))
@@ -173,6 +183,7 @@ def read_gold(options: dict[str, Any]) -> list[AlignedPair]:
         start=options["gold_start"],
         target_first=options["target_first"],
         lowercase=options["lowercase"],
+        needs_links=options["gold"] is not None or options["output"] is None or options["results"] is not None,
     )
 
 
@@ -254,6 +265,15 @@ def summary(pairs: list[AlignedPair], *, guided: bool, chosen_here: bool) -> str
     reasons += ["has the fewest errors of its direction on these pairs"] * chosen_here
     note = f"; * {' or '.join(reasons)}" if reasons else ""
     return f"{len(pairs)} pairs, {sure} sure links and {possible - sure} more that are possible{note}"
+
+
+def summary_without_gold(best: Mapping[str, str], links: Links, symmetrization: str) -> str:
+    """Return what gave the links that are written."""
+    joined = f", joined by {symmetrization}" if len(best) == 2 else ""
+    return (
+        f"{len(links)} pairs without gold links, so there are no figures; {sum(map(len, links))} links of "
+        f"{' and '.join(best.values())}{joined}"
+    )
 
 
 def write(

@@ -351,11 +351,18 @@ def check_languages(corpus: LoadedCorpus, loaded: Loaded | Models) -> None:
     run = loaded.config["data"]
     if not loaded.model.reads_source and corpus.target_language in (run["target_language"], "text"):
         return  # a language model reads the target side alone
-    if (corpus.source_language, corpus.target_language) != (run["source_language"], run["target_language"]):
+    of_data, of_run = (corpus.source_language, corpus.target_language), (run["source_language"], run["target_language"])
+    if of_data != of_run:
+        order = ""
+        if of_data == of_run[::-1] and any(corpus.origins):  # of sides read by position, which languages do not choose
+            order = (
+                f" and read the source from the {of_run[0]} side (data.source_column and data.target_column, or the "
+                "order of two files)"
+            )
         raise UserError(
             f"the data goes from {corpus.direction.replace(' → ', ' to ')}, but this model is trained from "
-            f"{run['source_language']} to {run['target_language']}; set data.source_language={run['source_language']} "
-            f"data.target_language={run['target_language']}, or choose other data"
+            f"{' to '.join(of_run)}; set data.source_language={of_run[0]} data.target_language={of_run[1]}{order}, "
+            "or choose other data"
         )
 
 

@@ -22,7 +22,8 @@ from seq2seq_attn.process import peak_resident_bytes
 from seq2seq_attn.text import LINE_END, new_table, plain_console, printable
 from seq2seq_attn.training.translation_module import TranslationModule
 
-TASKS = ("parallel", "text", "demo_summary", "demo_dialogue")  # for which the example sentence is unsuitable
+# for which the example sentence is unsuitable
+TASKS = ("parallel", "mixture", "huggingface", "text", "demo_summary", "demo_dialogue")
 EXAMPLE, CONTINUED = 'echo "Where is the library?" | ', 'echo "Où est" | search=sampling'
 LOGGED_ROWS = 200  # of a test set; translations.tsv has them all
 COSTS = (  # names in results.json, and the label, unit and format of the printed table
@@ -210,13 +211,13 @@ def print_results(run_dir: Path, results: dict[str, Any], trust: Sequence[str] =
     console.print(new_table(("cost", "value"), costs))
     say(f"Run folder: {display_path(run_dir)}")
     folder = typed(display_path(run_dir))
+    trusted = f"trust=[{','.join(trust)}]" if trust else ""
     if not example:
-        say(f"Next: {command('train')} data=parallel data.train=FILE init_from.run={folder}")
+        say(f"Next: {command('train')} data=parallel data.train=FILE init_from.run={folder} {trusted}".rstrip())
         return
     line, _, options = example.partition(" | ")
     if results["data"] in TASKS:
         line, options = "", f"{options} input=FILE".strip()
-    trusted = f"trust=[{','.join(trust)}]" if trust else ""
     words = [f"{line} | " if line else "", command("translate"), f" ckpt_path={folder}"]
     say(f"Next: {' '.join([''.join(words), *filter(None, (options, trusted))])}")
 

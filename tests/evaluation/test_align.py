@@ -79,6 +79,28 @@ def test_every_head_and_mean_has_a_row_and_the_best_is_marked(
     assert run(f"links={tmp_path / 'again'}", pairs)["links"] == found[best]
 
 
+@pytest.mark.parametrize(("guided", "number"), [({"forward": "layer 0, head 0"}, 2), ({}, 1)])
+def test_pairs_without_gold_links_are_linked_and_not_judged(
+    guided: dict[str, str],
+    number: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "plain.txt").write_text("the cat ||| le chat\n", encoding="utf-8")
+    heads = {"layer 0, head 0": [[(0, 0), (1, 1)]], "layer 0, head 1": [[]], "mean of all heads": [[(1, 0)]]}
+    monkeypatch.setattr(module, "attention_directions", lambda *_: ({"forward": heads}, guided))
+    given = ["ckpt_path=run", f"pairs={tmp_path / 'plain.txt'}"]
+    assert run(*given, f"output={tmp_path / 'links'}") == {}
+    name = next(iter(guided.values()), "mean of all heads")
+    out = capsys.readouterr().out
+    assert out == f"1 pairs without gold links, so there are no figures; {number} links of {name}\n"
+    assert (tmp_path / "links").read_text() == ("0-0 1-1\n" if guided else "1-0\n")
+    for refused in ([], [f"output={tmp_path / 'links'}", f"results={tmp_path / 'r.json'}"]):
+        with pytest.raises(UserError, match=r"plain.txt has no links; give gold=FILE.*, give output=FILE alone$"):
+            run(*given, *refused)
+
+
 def test_words_may_be_counted_from_1_and_the_target_be_first(pairs: str, tmp_path: Path) -> None:
     """One gold standard and one set of links, in each of the ways that files write them."""
     texts = {"source": [SOURCE, "the cat"], "target": [TARGET, "le chat"]}

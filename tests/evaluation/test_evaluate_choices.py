@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,15 @@ def test_data_in_other_languages_is_refused(tmp_path: Path) -> None:
         r"data.target_language=fr, or choose other data$",
     ):
         check_languages(corpus("test", source="fr", target="en"), load(str(run)))
+
+
+def test_pairs_of_the_other_direction_must_be_read_in_the_other_order_too(tmp_path: Path) -> None:
+    run = load(str(write_checkpoint(tmp_path / "a.ckpt")))
+    of_files = replace(corpus("test", source="fr", target="en"), origins=("column 1", "column 2"))
+    with pytest.raises(
+        UserError, match=r"data.target_language=fr and read the source from the en side \(data.source_col"
+    ):
+        check_languages(of_files, run)
 
 
 def test_a_language_model_is_of_the_language_of_its_target_whatever_the_source(tmp_path: Path) -> None:

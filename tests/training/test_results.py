@@ -35,7 +35,11 @@ def test_every_file_has_a_row_for_each_sentence_and_its_columns(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("data", "line"), [("demo", 'echo "Where is the library?" | '), ("demo_summary", ""), ("demo_dialogue", "")]
+    ("data", "line"),
+    [
+        ("demo", 'echo "Where is the library?" | '),
+        *((data, "") for data in ("demo_summary", "demo_dialogue", "mixture")),
+    ],
 )
 def test_the_next_command_translates_a_line_or_reads_a_file_of_the_task(
     data: str, line: str, capsys: pytest.CaptureFixture[str]
@@ -43,6 +47,14 @@ def test_the_next_command_translates_a_line_or_reads_a_file_of_the_task(
     print_results(Path("/runs/one"), {"model": "transformer", "attention": "multihead", "data": data})
     given = "" if line else " input=FILE"
     assert f"Next: {line}python translate.py ckpt_path=/runs/one{given}\n" in capsys.readouterr().out
+
+
+def test_the_next_command_after_a_pre_training_trusts_the_packages_of_the_run(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    results = {"model": "transformer", "attention": "mine", "data": "text"}
+    print_results(Path("/runs/one"), results, trust=["mine", "yours"], example="")
+    assert capsys.readouterr().out.endswith(" data.train=FILE init_from.run=/runs/one trust=[mine,yours]\n")
 
 
 def test_a_logged_table_has_a_row_for_each_sentence(tmp_path: Path) -> None:
