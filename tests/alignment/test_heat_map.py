@@ -119,6 +119,7 @@ def test_wrong_shapes_and_names_are_refused(tmp_path):
         save_attention_map(tmp_path / "step=3", some_weights(7, 5), SOURCE, TARGET)
 
 
+@pytest.mark.slow
 def test_drawing_needs_no_pyplot():
     code = "import sys, seq2seq_attn.alignment.heat_map; sys.exit('matplotlib.pyplot' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -19,7 +19,7 @@ from seq2seq_attn.attention.state import Memory
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.masked import masked_softmax
 
-SOME = ("multihead", "linear", "gated_delta", "local_p", "coverage", "talking_heads", "luong_dot")
+SOME = ("multihead", "linear", "gated_delta", "local_p", "talking_heads", "luong_dot")
 HIDDEN = {"a hidden key changes nothing", "a hidden key weighs exactly 0", "padding and other sentences change nothing"}
 BLIND = "a query that sees no key has a context of zeros and finite gradients"
 SEARCH = "hypotheses and chosen sentences change nothing"

@@ -315,6 +315,7 @@ def test_features_of_0_under_gates_near_0_give_finite_gradients_in_float32(
             assert gradient.isfinite().all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("causal", [True, False])
 def test_sums_over_thousands_of_tokens_stay_as_exact_as_float32(causal: bool) -> None:
     """Logarithms of nearly closed gates add up to -14 * 1,700, and those between the last keys and a query to -1."""

@@ -293,6 +293,7 @@ def checkpoint_of(runs: Path, name: str, *, guided: bool) -> None:
     write_rows(runs / ROWS, [*read_rows(runs / ROWS), homes.row_of(run, folder) | run._asdict()])
 
 
+@pytest.mark.slow
 def test_links_and_translations_are_measured_once_and_are_on_the_page(
     bitext: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

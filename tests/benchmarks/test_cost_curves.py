@@ -72,6 +72,7 @@ def processes(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     return commands
 
 
+@pytest.mark.slow
 def test_rows_are_written_and_drawn_and_measured_once(processes: list[list[str]], tmp_path: Path) -> None:
     output = tmp_path / "docs" / "costs.json"
     given = [*SMALL, "--presets", "multihead", "none", "--output", str(output)]

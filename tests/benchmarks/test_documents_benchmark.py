@@ -108,6 +108,7 @@ def finish(overrides: Sequence[str], folder: Path) -> None:
     (folder / "results.json").write_text(json.dumps(results))
 
 
+@pytest.mark.slow
 def test_no_run_is_repeated_and_the_page_has_bits_speed_and_minutes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -450,6 +450,7 @@ def test_a_run_of_the_queue_is_one_of_train_py_and_can_be_measured(
     assert page.with_name("homes_rnn.png").stat().st_size > 5000
 
 
+@pytest.mark.slow
 def test_maps_that_fit_are_all_drawn_the_usual_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     presets = ["bahdanau", "entmax15", "multihead", "alternating", "cosine", "scaled_dot", "atrous", "luong_dot"]
     table = home_tables.Table("conv", [home_tables.Row(preset, []) for preset in presets], {}, {})

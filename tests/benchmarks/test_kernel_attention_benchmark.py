@@ -10,6 +10,7 @@ import pytest
 from scripts.benchmarks import kernel_attention as script
 
 
+@pytest.mark.slow
 def test_every_preset_has_a_figure_beside_that_of_the_softmax(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

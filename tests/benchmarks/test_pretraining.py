@@ -80,6 +80,7 @@ def finish(overrides: Sequence[str], folder: Path) -> None:
         (folder / "results.json").write_text(json.dumps(kept), encoding="utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("data")
 def test_no_run_is_repeated_and_the_page_has_the_gains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[str] = []

@@ -62,6 +62,7 @@ class Memory:
         monkeypatch.setattr(TranslationModule, "loss", bounded)
 
 
+@pytest.mark.slow
 def test_a_run_is_bit_for_bit_the_same_with_a_trial_and_without(
     tmp_path: Path, pairs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -148,6 +149,7 @@ def test_a_trial_leaves_weights_moments_draws_and_the_position_in_the_data_as_th
     assert not same(states[1], states[2])
 
 
+@pytest.mark.slow
 def test_on_a_cpu_nothing_is_tried_unless_asked_for(
     tmp_path: Path, pairs: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -253,6 +253,7 @@ def test_too_few_resamples_are_refused(sweep: Path, capsys: pytest.CaptureFixtur
     assert "--resamples 39 gives no interval of 95 %; give 40 or more" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_sentence_without_maps_is_refused(sweep: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     typed = [str(sweep), "--output", str(tmp_path / "page.html"), "--resamples", "50", "--sentence"]
     with pytest.raises(SystemExit, match="2"):

@@ -70,6 +70,7 @@ def some_map(rows: int, columns: int) -> Any:
     return script.Map("encoder/0", weights, ["row"] * rows, ["column"] * columns)
 
 
+@pytest.mark.slow
 def test_a_map_is_the_layer_and_head_that_was_asked_for(runs: dict[str, str]) -> None:
     model, tokenizer, _ = load(runs["multihead"])
     (tokens,), (given,) = tokenizer.encode_source([SOURCE]), tokenizer.encode_target([TARGET])

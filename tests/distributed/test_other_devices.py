@@ -65,6 +65,7 @@ WITHIN_AN_EPOCH = (1, 6)
 OTHERS = [(1, 2), (1, 4), (1, 8), (1, 12), (2, 3), (2, 4), (2, 7)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "steps"), [WITHIN_AN_EPOCH, *(pytest.param(*stop, marks=pytest.mark.slow) for stop in OTHERS)]
 )

@@ -167,6 +167,7 @@ def test_a_folder_that_hydra_does_not_write_is_checked_for_ones_own_files_too(tm
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"metrics.csv": "mine", LOCK: ""}
 
 
+@pytest.mark.slow
 def test_files_that_hydra_has_written_into_its_folder_are_none_of_the_users_own(tmp_path: Path) -> None:
     nowhere = ["data=parallel", "data.train=nowhere.tsv", "hydra.output_subdir=."]
     answer = done(ROOT / "train.py", f"hydra.run.dir={tmp_path / 'new'}", *nowhere, folder=tmp_path)

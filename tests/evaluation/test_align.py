@@ -227,6 +227,7 @@ def test_attention_on_the_right_words_is_without_error(model: str, pairs: str, m
     assert run(model, pairs)["mean of all heads"] == (7, 100.0, 100.0, 0.0)
 
 
+@pytest.mark.slow
 def test_two_directions_are_symmetrized(model: str, pairs: str, tmp_path: Path) -> None:
     turned = tmp_path / "b.ckpt"
     checkpoint = torch.load(tmp_path / "a.ckpt")

@@ -156,6 +156,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
+@pytest.mark.slow
 def test_the_command_writes_a_page_and_its_figures(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     script.main([str(run), "source.txt", "target.txt", "--most", "5", "--output", "new/heads.html"])
     said = capsys.readouterr().out

@@ -264,6 +264,7 @@ def test_placeholders_come_back_at_the_words_that_the_links_name(learned_run: Pa
     assert "<" not in found[2]
 
 
+@pytest.mark.slow
 def test_placeholders_of_a_prefix_are_those_of_the_source(learned_run: Path, tmp_path: Path) -> None:
     given = ["search=greedy", "placeholders=true", f"prefixes={tmp_path / 'begun'}"]
     (tmp_path / "begun").write_text("le <b>chat\n", encoding="utf-8")

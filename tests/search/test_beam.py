@@ -224,6 +224,7 @@ def limits(least: int, most: int) -> Limits:
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(
     seed=st.integers(0, 999),

@@ -99,6 +99,7 @@ def test_each_group_finds_its_share_and_the_best_of_all_are_reported() -> None:
         assert [tokens for tokens, _ in hypotheses] == [[token] for token in expected]
 
 
+@pytest.mark.slow
 def test_scores_have_no_penalties() -> None:
     # the second group is penalised for its A and continues with 0.45; then A counts 0.3 and B 0.4
     script = {(): {A: 0.9, B: 0.1}, (A,): {A: 0.6, B: 0.4}}

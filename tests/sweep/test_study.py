@@ -195,6 +195,7 @@ def test_a_file_of_something_else_is_not_replaced(name: str, folder: Path) -> No
     assert mine.read_text() == '{"study": "mine"}'
 
 
+@pytest.mark.slow
 def test_choices_are_run_as_they_are_written(folder: Path) -> None:
     one_of = ("hydra/sweeper=optuna", "x=choice(0.99995,0.99999)", 'do=choice("wo,rk")', "hydra.sweeper.n_trials=1")
     assert swept(folder, *one_of, "hydra.sweeper.direction=maximize")[0] == 0

@@ -52,6 +52,7 @@ def noise_of(data: TranslationDataModule, epoch: int, row: int, stage: str = "tr
     return [batch.source.tolist(), batch.target_output.tolist()]
 
 
+@pytest.mark.slow
 def test_noise_is_a_function_of_seed_epoch_and_row(run: Path) -> None:
     data, again, other = data_of(run), data_of(run), data_of(run, "seed=2")
     found = [noise_of(data, epoch, row) for epoch in (0, 1) for row in (5, 6, 7)]

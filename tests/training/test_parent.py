@@ -87,6 +87,7 @@ def languages(data: Any) -> tuple[str, str]:
     return data.source_language, data.target_language
 
 
+@pytest.mark.slow
 def test_text_is_cleaned_as_that_of_the_parent_unless_an_option_says_otherwise(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "a.ckpt", *CLEANED, "data.cleaning.normalize_spaces=false")
     run = f"init_from.run={tmp_path / 'a.ckpt'}"

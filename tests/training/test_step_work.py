@@ -118,6 +118,7 @@ def test_a_step_that_is_not_logged_waits_for_nothing(witnessed: Callable[..., An
     assert set(seen.by_step) == logged | looked, seen.positions
 
 
+@pytest.mark.slow
 def test_the_bar_shows_what_was_logged_last(witnessed: Callable[..., Any], tmp_path: Path) -> None:
     steps = 2 * EVERY + 2
     shown = witnessed(Shown, *TRANSFORMER, f"trainer.max_steps={steps}", f"trainer.log_every_n_steps={EVERY}").by_step
@@ -172,6 +173,7 @@ class Clipped(pl.Callback):
         self.largest.append(max(gradient.abs().max().item() for gradient in gradients))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["32-true", pytest.param("bf16-mixed", marks=pytest.mark.slow)])
 def test_gradients_are_clipped_before_the_optimizer_reads_them(witnessed: Callable[..., Any], precision: str) -> None:
     given = (*TRANSFORMER, "trainer.max_steps=3", f"trainer.precision={precision}")

@@ -125,6 +125,7 @@ def test_a_page_compares_runs_by_the_metric_that_they_monitor(folder: Path) -> N
     assert "BLEU" not in (folder / "page.html").read_text("utf-8")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_what_scores_a_whole_test_is_no_figure_of_a_share_of_the_validation_set(tmp_path: Path) -> None:
     words = ("tokenizer=word", "tokenizer.vocab_size=12", "tokenizer.sampling_alpha=0")

@@ -152,6 +152,7 @@ def test_a_later_start_reads_nothing_and_another_content_or_cleaning_is_noticed(
     assert prepared == [1, 1]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small")
 def test_the_content_does_not_depend_on_the_number_of_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
