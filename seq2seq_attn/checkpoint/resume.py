@@ -74,10 +74,11 @@ def starting_point(composed: DictConfig, run_dir: Path) -> Resumed | None:
 
 
 def folder_is_of_the_time() -> bool:
-    """Return whether Hydra has made the run folder of a single run anew, without a name on the command line."""
+    """Return whether Hydra has made the run folder of a single run anew, with the time in its name."""
     if not HydraConfig.initialized() or HydraConfig.get().mode != RunMode.RUN:
         return False
-    return not any(override.startswith("hydra.run.dir=") for override in HydraConfig.get().overrides.hydra)
+    given: Any = OmegaConf.to_container(HydraConfig.get().run, resolve=False)
+    return "${now:" in given["dir"]
 
 
 def results_of_complete(composed: DictConfig, run_dir: Path) -> dict[str, Any] | None:

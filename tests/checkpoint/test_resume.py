@@ -389,18 +389,18 @@ def losses(folder: Path) -> dict[tuple[int, int], set[str]]:
 
 
 @pytest.mark.parametrize(
-    ("mode", "overrides", "expected"),
+    ("mode", "folder", "expected"),
     [
-        (RunMode.RUN, [], True),
-        (RunMode.RUN, ["hydra.run.dir=runs/train/mine"], False),
-        (RunMode.MULTIRUN, ["hydra.mode=MULTIRUN"], False),  # numbers name the folders of jobs
+        (RunMode.RUN, "runs/train/${now:%Y-%m-%d}", True),
+        (RunMode.RUN, "runs/train/mine", False),  # also where a file of the user's names it
+        (RunMode.MULTIRUN, "runs/train/${now:%Y-%m-%d}", False),  # numbers name the folders of jobs
     ],
 )
 def test_a_run_that_the_same_command_will_not_find_is_warned_of(
-    mode: RunMode, overrides: list[str], expected: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+    mode: RunMode, folder: str, expected: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:  # fmt: skip
-    hydra = SimpleNamespace(mode=mode, overrides=SimpleNamespace(hydra=overrides))
+    hydra = SimpleNamespace(mode=mode, run=OmegaConf.create({"dir": folder}))
     monkeypatch.setattr(resume.HydraConfig, "initialized", lambda: True)
     monkeypatch.setattr(resume.HydraConfig, "get", lambda: hydra)
     assert resume.starting_point(OmegaConf.create({"resume": "auto", "ckpt_path": None}), tmp_path) is None
