@@ -11,6 +11,8 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
+from omegaconf import OmegaConf
+
 from seq2seq_attn.errors import UserError
 
 
@@ -48,6 +50,12 @@ def check_file_names(folders: Iterable[Path | Traversable]) -> None:
                 own = own.joinpath(part)
             if own.is_file() and own.read_bytes() != file.read_bytes():
                 raise UserError(f"{own} is not read, since {file} has the same name and comes first; rename yours")
+
+
+def is_named_by_time(folder: Any) -> bool:
+    """Return whether the name of a folder of Hydra's, `hydra.run` or `hydra.sweep`, has the time of the start in it."""
+    options: Any = OmegaConf.to_container(folder, resolve=False)
+    return "${now:" in options["dir"]
 
 
 def search_path(folder: Path) -> str:

@@ -95,6 +95,7 @@ def read_aligned_pairs(
 
 
 def has_gold(pairs: Iterable[AlignedPair]) -> bool:
+    """Return whether any pair has a gold link."""
     return any(pair.possible for pair in pairs)
 
 

@@ -188,7 +188,7 @@ class Attention(AttentionLayer):
             check_parts_for_history(self.pattern, self.normalizer, self.mix)
 
     def _build_relative(self, relative: Callable[..., Any], sizes: HeadSizes) -> RelativeEncoding | None:
-        """Build the relative position encoding for the heads; of latents it is that of their rotated part."""
+        """Build the relative position encoding of the heads, or of the rotated part of latents."""
         latent = self.latent
         width = sizes.score_width if latent is None else latent.rotary_dim
         encoding: RelativeEncoding | None = relative(num_heads=self.num_heads, head_dim=width)

@@ -114,7 +114,7 @@ class StopOnSignal(pl.Callback):
 
 
 def what_to_continue() -> str:
-    """Return what is to be continued, and the option of its folder: a job of a sweep goes on with the sweep alone."""
+    """Return the end of a sentence that says what to continue and how; a job is continued by its sweep."""
     if HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN:
         return f"the sweep with resume=auto hydra.sweep.dir={typed(str(HydraConfig.get().sweep.dir))}"
     return "it with resume=auto and its hydra.run.dir"

@@ -18,6 +18,7 @@ from seq2seq_attn.distributed.rank_overrides import is_first
 from seq2seq_attn.distributed.run_lock import check_is_new
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.options import typed
+from seq2seq_attn.paths import is_named_by_time
 
 log = logging.getLogger(__name__)
 LIMITS = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time")
@@ -74,11 +75,10 @@ def starting_point(composed: DictConfig, run_dir: Path) -> Resumed | None:
 
 
 def folder_is_of_the_time() -> bool:
-    """Return whether Hydra has made the run folder of a single run anew, with the time in its name."""
+    """Return whether this is a single run whose folder is named by the time."""
     if not HydraConfig.initialized() or HydraConfig.get().mode != RunMode.RUN:
         return False
-    given: Any = OmegaConf.to_container(HydraConfig.get().run, resolve=False)
-    return "${now:" in given["dir"]
+    return is_named_by_time(HydraConfig.get().run)
 
 
 def results_of_complete(composed: DictConfig, run_dir: Path) -> dict[str, Any] | None:

@@ -119,8 +119,8 @@ def data_set_files(path: str, name: str | None, splits: tuple[str, ...] = SPLITS
     if place.is_file():
         if not is_pair_file(path):
             raise UserError(
-                f"data.path={path} has no name of a file of pairs, which ends in .parquet, .arrow, .jsonl, .csv or "
-                ".tsv; rename it, or use data=parallel"
+                f"data.path={path} does not end in .parquet, .arrow, .jsonl, .csv or .tsv; rename it, or use "
+                "data=parallel data.train=FILE"
             )
         return {"train": [str(place)]}
     if place.is_dir():

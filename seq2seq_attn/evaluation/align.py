@@ -268,7 +268,7 @@ def summary(pairs: list[AlignedPair], *, guided: bool, chosen_here: bool) -> str
 
 
 def summary_without_gold(best: Mapping[str, str], links: Links, symmetrization: str) -> str:
-    """Return what gave the links that are written."""
+    """Return the line that is printed in place of figures: how many links are written, and of which heads."""
     joined = f", joined by {symmetrization}" if len(best) == 2 else ""
     return (
         f"{len(links)} pairs without gold links, so there are no figures; {sum(map(len, links))} links of "

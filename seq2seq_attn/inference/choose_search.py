@@ -72,7 +72,7 @@ def complete(options: dict[str, Any], default: dict[str, Any]) -> Any:
 def named_part(key: str, value: Any) -> Any:
     """Return the configuration of `conf/search/KEY/VALUE.yaml` where the value is such a name, else the value.
 
-    Candidates are a search of their own, which a name or options with one replace.
+    Candidates are a search of their own, which a name, or options that include one, replace.
     """
     if key == "candidates" and (isinstance(value, str) or (isinstance(value, Mapping) and "name" in value)):
         return complete({"name": value} if isinstance(value, str) else dict(value), {})

@@ -51,7 +51,7 @@ def translate(config: DictConfig) -> None:
             "placeholders=true, or leave these options out"
         )
     if options["prefixes"] and options["engine"] == "ctranslate2":
-        raise UserError(NO_PREFIXES)  # the first prefix may stand after lines that take hours
+        raise UserError(NO_PREFIXES)  # now, and not hours later at the first line that has a prefix
     paths = options["ckpt_path"] if isinstance(options["ckpt_path"], list) else [options["ckpt_path"]]
     check_files(paths, options)
     translator, search = load_translator(options)

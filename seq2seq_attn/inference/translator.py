@@ -260,7 +260,7 @@ class Translator:
             SearchBatch([sources[row] for row in rows], None if begun is None else [begun[row] for row in rows])
             for rows in rows_of
         ]
-        results = [[EMPTY]] * len(sources)  # those of empty texts, which are in no batch, stay
+        results = [[EMPTY]] * len(sources)  # empty texts are in no batch and keep this
         for rows, batch_hypotheses in zip(rows_of, self.engine.translate_batches(batches, search), strict=True):
             for row, hypotheses in zip(rows, batch_hypotheses, strict=True):
                 results[row] = hypotheses

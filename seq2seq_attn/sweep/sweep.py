@@ -19,7 +19,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.distributed.run_lock import UNTIL_EXIT, is_locked, only_process_in
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.paths import check_file_names, own_folders, typed
+from seq2seq_attn.paths import check_file_names, is_named_by_time, own_folders, typed
 from seq2seq_attn.sweep.job import COMPLETE, FAILED, RECORD, RUNNING, WAITING, Job, holds_sweep
 from seq2seq_attn.sweep.job_task import JobTask
 from seq2seq_attn.sweep.stopping import stopping_jobs
@@ -27,7 +27,7 @@ from seq2seq_attn.text import plain_console
 
 POLL_SECONDS = 0.5
 MULTIRUN = "multirun.yaml"
-SWEEPERS = "hydra_plugins.seq2seq_attn."  # named in the multirun.yaml of a sweep, from which the jobs may be deleted
+SWEEPERS = "hydra_plugins.seq2seq_attn."  # which the multirun.yaml of a sweep names, also once its jobs are deleted
 UNREAD = ("hydra.run.dir", "hydra.sweep.subdir")  # by a sweep
 LEAST = {"max_batch_size": 1, "n_trials": 1, "n_jobs": 1, "n_startup_trials": 0, "seed": 0}
 
@@ -112,8 +112,7 @@ class Sweep:
                 "another hydra.sweep.dir, or rename the file"
             )
         OmegaConf.save(self.config, file)
-        given: Any = OmegaConf.to_container(self.config.hydra.sweep, resolve=False)
-        if self.resumes and "${now:" in given["dir"]:
+        if self.resumes and is_named_by_time(self.config.hydra.sweep):
             print(
                 "resume=auto starts a sweep in a folder that is named by the time, so the same command will not find "
                 "it; give hydra.sweep.dir=FOLDER as well",

@@ -227,7 +227,9 @@ class SentencePieceTokenizer:
         """
         of_training = zip(self.options._fields[1:-1], self.options[1:-1], DEFAULTS[1:-1], strict=True)
         typed = [name for name, value, default in of_training if value != default]
-        if typed := typed + (["min_count"] if self.min_count > 1 else []):
+        if self.min_count > 1:
+            typed.append("min_count")
+        if typed:
             raise UserError(
                 f"tokenizer.{typed[0]} would change nothing, since tokenizer.model={','.join(map(str, self.files))} is "
                 "trained already; leave one of them out"

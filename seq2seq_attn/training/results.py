@@ -22,8 +22,7 @@ from seq2seq_attn.process import peak_resident_bytes
 from seq2seq_attn.text import LINE_END, new_table, plain_console, printable
 from seq2seq_attn.training.translation_module import TranslationModule
 
-# for which the example sentence is unsuitable
-TASKS = ("parallel", "mixture", "huggingface", "text", "demo_summary", "demo_dialogue")
+WITHOUT_EXAMPLE = ("parallel", "mixture", "huggingface", "text", "demo_summary", "demo_dialogue")
 EXAMPLE, CONTINUED = 'echo "Where is the library?" | ', 'echo "Où est" | search=sampling'
 LOGGED_ROWS = 200  # of a test set; translations.tsv has them all
 COSTS = (  # names in results.json, and the label, unit and format of the printed table
@@ -216,7 +215,7 @@ def print_results(run_dir: Path, results: dict[str, Any], trust: Sequence[str] =
         say(f"Next: {command('train')} data=parallel data.train=FILE init_from.run={folder} {trusted}".rstrip())
         return
     line, _, options = example.partition(" | ")
-    if results["data"] in TASKS:
+    if results["data"] in WITHOUT_EXAMPLE:
         line, options = "", f"{options} input=FILE".strip()
     words = [f"{line} | " if line else "", command("translate"), f" ckpt_path={folder}"]
     say(f"Next: {' '.join([''.join(words), *filter(None, (options, trusted))])}")

@@ -210,8 +210,8 @@ def test_what_is_not_there_is_one_sentence(tmp_path: Path) -> None:
     )
     (tmp_path / "pairs.txt").write_text("one\tun\n")
     assert message_of(lambda: huggingface(tmp_path / "pairs.txt", cache)) == (
-        f"data.path={tmp_path / 'pairs.txt'} has no name of a file of pairs, which ends in .parquet, .arrow, .jsonl, "
-        ".csv or .tsv; rename it, or use data=parallel"
+        f"data.path={tmp_path / 'pairs.txt'} does not end in .parquet, .arrow, .jsonl, .csv or .tsv; rename it, or use "
+        "data=parallel data.train=FILE"
     )
     (tmp_path / "broken.arrow").write_bytes(b"no Arrow file")
     assert message_of(lambda: huggingface(tmp_path / "broken.arrow", cache)).startswith(

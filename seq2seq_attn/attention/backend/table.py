@@ -42,7 +42,7 @@ def attend(parts: Parts, request: Request) -> HeadOutput | None:
         return None
     if values.device.type != "cpu" or values.dtype not in (torch.float32, torch.float64):
         return None
-    if torch.compiler.is_exporting():  # a program cannot group sentences by what their masks hide
+    if torch.compiler.is_exporting():  # an exported program cannot group sentences by what their masks hide
         return None
     positions = request.positions()
     scores = parts.scores(request.prepared, memory.keys, positions, values.dtype)

@@ -46,5 +46,5 @@ class DifferentialMix(Mix):
         return first - (grown[0] - grown[1] + self.lambda_init) * second
 
     def context(self, context: Float[Tensor, "batch heads target width"]) -> Float[Tensor, "batch heads target width"]:
-        normed = self.norm(context.to(self.norm.weight.dtype)).to(context.dtype)  # under autocast they differ
+        normed = self.norm(context.to(self.norm.weight.dtype)).to(context.dtype)  # the types differ under autocast
         return normed * (1 - self.lambda_init)

@@ -32,7 +32,7 @@ class HeldOut(NamedTuple):
 
     @classmethod
     def of(cls, sentences: dict[str, int | None], given: Container[str], seed: int) -> HeldOut:
-        """Return the sets that are not given by files, none without "train"; warn of a number for one that is given."""
+        """Return the sets to hold out of "train", those that no file gives; warn of numbers that have no effect."""
         for split, size in sentences.items():
             if size is not None and split in given:
                 log.warning(

@@ -39,7 +39,7 @@ def block_product(
     if mask is None:
         groups = [SentenceGroup(0, batch, cut(target, source, causal))]
     else:
-        if torch.compiler.is_exporting():  # a program cannot cut sentences by their lengths
+        if torch.compiler.is_exporting():  # an exported program cannot group sentences by their lengths
             return None
         lengths = mask.sum(-1)
         if not torch.equal(mask, torch.arange(source) < lengths[:, None]):
