@@ -11,8 +11,6 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-from omegaconf import OmegaConf
-
 from seq2seq_attn.errors import UserError
 
 
@@ -54,6 +52,8 @@ def check_file_names(folders: Iterable[Path | Traversable]) -> None:
 
 def is_named_by_time(folder: Any) -> bool:
     """Return whether the name of a folder of Hydra's, `hydra.run` or `hydra.sweep`, has the time of the start in it."""
+    from omegaconf import OmegaConf  # not with the module: a layer alone needs no Hydra
+
     options: Any = OmegaConf.to_container(folder, resolve=False)
     return "${now:" in options["dir"]
 
