@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 
 from seq2seq_attn.cli import entry
 from seq2seq_attn.cli.train import parent_choice
@@ -11,22 +11,15 @@ from seq2seq_attn.cli.train import parent_choice
 def task(config: DictConfig) -> None:
     """Prepare the data that a training with the same options reads; print what it consists of, and some pairs."""
     with entry.importing():
-        from seq2seq_attn.options import FIRST, TRAIN, check_options
         from seq2seq_attn.process import quieten
         from seq2seq_attn.training.build import build
-        from seq2seq_attn.training.check_config import check_config, check_groups
+        from seq2seq_attn.training.check_config import check_training
         from seq2seq_attn.training.check_run import check_run
-        from seq2seq_attn.training.monitor import choose_monitor
         from seq2seq_attn.training.parent import kept_tokenizer, read_parent
         from seq2seq_attn.training.provenance import print_data, print_examples
 
-    check_groups(config)
-    check_options(config, FIRST)
-    choose_monitor(config)
-    check_options(config, TRAIN)
-    check_config(config)
+    check_training(config)
     quieten()
-    OmegaConf.set_readonly(config, False)
     parent = read_parent(config, resumed=None)
     module, datamodule = build(config, kept_tokenizer(config, None, parent))
     datamodule.prepare_data()

@@ -64,14 +64,14 @@ def split_report(
     name: str, module: TranslationModule, attention: AttentionFigures, corpus: LoadedCorpus, bootstrap: int
 ) -> dict[str, Any]:
     """Return sizes, figures, their intervals and signatures, and the main metric by the length of the source."""
-    split, translations = corpus.splits[name], module.translations[name]
+    split, translations = corpus.splits[name], module.scores.translations[name]
     if not module.translates:
-        return {"sentences": len(split), **module.figures[name], "confidence": {}, "signatures": {}}
+        return {"sentences": len(split), **module.scores.figures[name], "confidence": {}, "signatures": {}}
     rows = sorted(translations)
     hypotheses, references = [translations[row] for row in rows], [split.references[row] for row in rows]
     sources = [split.sources[row] for row in rows]
     metrics: dict[str, Any] = {
-        metric: of for metric, of in module.stage_metrics(name).items() if isinstance(of, TextMetric)
+        metric: of for metric, of in module.scores.metrics_of(name).items() if isinstance(of, TextMetric)
     }
     resampled = [of for of in metrics if bootstrap and metrics[of].has_interval]
     intervals = {of: confidence(metrics[of], hypotheses, references, bootstrap, sources) for of in resampled}
@@ -85,12 +85,12 @@ def split_report(
     return {
         "sentences": len(rows),
         "references": {"min": min(numbers), "max": max(numbers)},
-        **module.figures[name],
+        **module.scores.figures[name],
         "length_ratio": length_ratio(words, hypotheses, references),
         "repetition": repetition(hypotheses),
         **(attention.figures if attention.has_weights else {}),
         "confidence": {metric: interval._asdict() for metric, interval in intervals.items()},
-        "signatures": module.signatures[name],
+        "signatures": module.scores.signatures[name],
         **({f"{main}{BY_LENGTH}": [bucket._asdict() for bucket in buckets]} if main else {}),
     }
 

@@ -15,11 +15,12 @@ from torch import nn
 from seq2seq_attn.data.cleaning import text_options
 from seq2seq_attn.distributed.rank_overrides import is_first
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.options import class_named, key_of, typed
+from seq2seq_attn.options import FIRST, TRAIN, check_options, class_named, key_of, typed
 from seq2seq_attn.paths import conf_directory
 from seq2seq_attn.training.devices import check_strategy
-from seq2seq_attn.training.parent_config import CHOICE
-from seq2seq_attn.training.translation_module import MEANS
+from seq2seq_attn.training.monitor import choose_monitor
+from seq2seq_attn.training.parent_config import CHOICE, name_attention
+from seq2seq_attn.training.scores import MEANS
 
 log = logging.getLogger(__name__)
 SLOTS = {
@@ -41,6 +42,22 @@ REFUSED_CALLBACKS = {  # of Lightning, with the reason and the way out
 TAKEN = (*MEANS, "bits_per_character", "ppl", "attention_entropy", "alignment_loss")  # as names of metrics
 TOKENIZER = "seq2seq_attn.tokenizer.sentencepiece.SentencePieceTokenizer"
 PARTS = ("data", "tokenizer", "model", "search", "optimizer", "scheduler", "trainer")  # of every training
+
+
+def check_training(composed: DictConfig) -> None:
+    """Refuse a training whose options are wrong, before anything is read; fill in those that follow from others.
+
+    These are `monitor` and `monitor_mode`, which are null unless given, and `choices.attention`.
+
+    Raises:
+        UserError: for the first that is wrong.
+    """
+    check_groups(composed)
+    check_options(composed, FIRST)
+    choose_monitor(composed)
+    name_attention(composed)
+    check_options(composed, TRAIN)
+    check_config(composed)
 
 
 def check_groups(composed: DictConfig) -> None:

@@ -40,11 +40,12 @@ COSTS = (  # names in results.json, and the label, unit and format of the printe
 def collect_results(trainer: Any, module: TranslationModule) -> dict[str, Any]:
     """Return the figures of a tested run, as plain data; every rank calls it."""
     results: dict[str, Any] = {}
+    scores = module.scores
     for stage in tested(module):
-        results |= {f"{stage}/{name}": value for name, value in module.figures[stage].items()}
-        results |= {f"{stage}/{name}_signature": signature for name, signature in module.signatures[stage].items()}
+        results |= {f"{stage}/{name}": value for name, value in scores.figures[stage].items()}
+        results |= {f"{stage}/{name}_signature": signature for name, signature in scores.signatures[stage].items()}
     counted = next((c for c in trainer.callbacks if isinstance(c, Throughput)), Throughput())
-    decoded = sum(len(rows) for rows in module.translations.values())
+    decoded = sum(len(rows) for rows in scores.translations.values())
     return results | {
         "seed": module.config["seed"],
         **{name: module.config["choices"][name] for name in ("attention", "model", "data")},
@@ -54,9 +55,9 @@ def collect_results(trainer: Any, module: TranslationModule) -> dict[str, Any]:
         "train_seconds": counted.seconds,
         **validation_costs(counted.validation_seconds, counted.seconds),
         **padding_costs(counted.tokens, counted.padded_tokens),
-        **({"decode_sentences_per_second": decoded / max(module.decode_seconds, 1e-9)} if module.translates else {}),
+        **({"decode_sentences_per_second": decoded / max(scores.decode_seconds, 1e-9)} if module.translates else {}),
         "peak_memory_bytes": peak_memory_bytes(trainer.strategy.root_device),
-        **({} if math.isnan(module.entropy) else {"attention_entropy": module.entropy}),
+        **({} if math.isnan(scores.entropy) else {"attention_entropy": scores.entropy}),
     }
 
 
@@ -78,13 +79,13 @@ def record_results(
 def tested(module: TranslationModule) -> list[str]:
     """Return the test sets that have figures; trainer.limit_test_batches=0 leaves none."""
     if not module.translates:
-        return module.tested
+        return module.scores.tested
     return translated(module)
 
 
 def translated(module: TranslationModule) -> list[str]:
     """Return the test sets that have a translation."""
-    return [name for name in module.test_names if module.translations.get(name)]
+    return [name for name in module.test_names if module.scores.translations.get(name)]
 
 
 def validation_costs(validation: float, training: float) -> dict[str, float]:
@@ -114,7 +115,7 @@ def write_translations(run_dir: Path, module: TranslationModule, corpus: LoadedC
     neither BLEU nor chrF (but TER, which divides by the mean length of the versions).
     """
     for name in translated(module):
-        rows = module.translations[name]
+        rows = module.scores.translations[name]
         split = corpus.splits[name]
         most = max(len(split.references[row]) for row in rows)
         lines, hypotheses, versions = [], [], []
@@ -163,7 +164,7 @@ def log_translations(loggers: list[Any], module: TranslationModule, corpus: Load
     """Log the first translations of each test set as a table, to loggers that take one."""
     columns = ["source", "reference", "hypothesis"]
     for name in translated(module):
-        rows = module.translations[name]
+        rows = module.scores.translations[name]
         split = corpus.splits[name]
         lines = [
             [printable(text) for text in (split.sources[row], split.references[row][0], rows[row])]

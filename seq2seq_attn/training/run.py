@@ -16,28 +16,20 @@ from seq2seq_attn.distributed.ranks import ending_together
 from seq2seq_attn.distributed.run_folder import announce
 from seq2seq_attn.distributed.run_lock import check_records, is_folder_of_hydra
 from seq2seq_attn.distributed.sweep_job import sweep_job
-from seq2seq_attn.options import FIRST, TRAIN, check_options
 from seq2seq_attn.training.build import build, build_trainer, start_loggers
-from seq2seq_attn.training.check_config import check_config, check_groups
+from seq2seq_attn.training.check_config import check_training
 from seq2seq_attn.training.check_run import check_end, check_interval, check_run, check_shares
 from seq2seq_attn.training.devices import check_processes, check_requeued
 from seq2seq_attn.training.environment import run_environment
 from seq2seq_attn.training.initialize import initialize
-from seq2seq_attn.training.monitor import choose_monitor
 from seq2seq_attn.training.parent import kept_tokenizer, read_parent
-from seq2seq_attn.training.parent_config import name_attention
 from seq2seq_attn.training.provenance import RecordStart
 from seq2seq_attn.training.results import collect_results, record_results
 
 
 def train(composed: DictConfig) -> dict[str, Any]:
     """Train, validate, test and write the run folder; return what `results.json` holds."""
-    check_groups(composed)
-    check_options(composed, FIRST)
-    choose_monitor(composed)
-    name_attention(composed)
-    check_options(composed, TRAIN)
-    check_config(composed)
+    check_training(composed)
     with run_environment(composed) as run_dir:
         if is_first() and not is_folder_of_hydra(run_dir):
             check_records(run_dir, "paths.run_dir")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 import time
-from contextlib import nullcontext
 from functools import partial
 from typing import Any, final
 
@@ -13,20 +12,18 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.plugins.precision import MixedPrecision, Precision
 from pytorch_lightning.utilities import GradClipAlgorithmType
-from torch import Tensor, nn
+from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from seq2seq_attn.batch import Batch
 from seq2seq_attn.checkpoint.load import FORMAT
 from seq2seq_attn.checkpoint.run_length import Position, run_length
 from seq2seq_attn.decoder.decoder import Decoded
-from seq2seq_attn.distributed.collectives import gather_from_ranks, others_wait
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.factory import named_arguments
 from seq2seq_attn.metric.aer import AER
-from seq2seq_attn.metric.average_lagging import average_lagging, tokens_read, waiting_patterns
+from seq2seq_attn.metric.average_lagging import waiting_patterns
 from seq2seq_attn.metric.chosen_metric import ChosenMetric
-from seq2seq_attn.metric.text_metric import TextMetric
 from seq2seq_attn.metric.token_mean import TokenMean
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.model.ensemble import Ensemble
@@ -41,24 +38,17 @@ from seq2seq_attn.training.parameter_groups import parameter_groups, without_par
 from seq2seq_attn.training.r_drop import r_drop_cross_entropy, twice
 from seq2seq_attn.training.reinforce import Reinforce, drawn_loss
 from seq2seq_attn.training.scheduled_sampling import ScheduledSampling
+from seq2seq_attn.training.scores import Scores
 from seq2seq_attn.training.token_dropout import drop_tokens
 from seq2seq_attn.training.update_mean import UpdateMean
-
-MEANS = ("loss", "nll", "accuracy")  # over target tokens; beside the text metrics
 
 
 @final
 class TranslationModule(pl.LightningModule):
-    """Logs `train/loss`, and `loss`, `ppl`, `accuracy` and every other metric under `val/` and each test set's name.
+    """Logs `train/loss`, in nats per target token, and the figures of `Scores` under `val/` and each test set's name.
 
-    Losses are nats per target token, end token included; `ppl` is exp of the unsmoothed one, `accuracy` the
-    share of tokens that the model ranks first, given the reference up to there. A language model also has
-    `nats_per_token`, `bits_per_token` and `bits_per_character`, in which each line has one character for its end; a
-    simultaneous translation has `average_lagging`, a mean over sentences.
-
-    All of them, and the gradients, are means over the tokens of every process, and `train/loss` over those of all
-    batches that an update accumulates: n processes, or n accumulated batches, train as one batch of all their
-    sentences would. Figures of evaluation are the same to the last digit, however many processes share the batches.
+    That loss and the gradients are means over the tokens of every process and of all batches that an update
+    accumulates: n processes, or n accumulated batches, train as one batch of all their sentences would.
 
     Args:
         model: an ensemble can be tested, but not trained.
@@ -73,13 +63,10 @@ class TranslationModule(pl.LightningModule):
         guided_alignment: the loss of a batch's links, which is logged as `alignment_loss`; None: there is none.
 
     Attributes:
-        translations: hypothesis by row, for each test set scored; of all processes, once the test is over.
-        figures, signatures: of all metrics and of the text metrics, by set and name, as last computed.
+        scores: what validations and tests have found.
         parent: what identifies the checkpoint that the first weights are from; None: they were drawn.
         resumed_at: where a resumed run continues.
         first_groups: options of the optimizer's groups before the first update, with those of the schedule.
-        decode_seconds, entropy: of the test sets: time spent in the search, of the slowest process, and the mean
-            entropy of a target token's attention, in nats, of all processes; NaN before a test.
     """
 
     model: Any  # as the argument; what trains it reads parts that an ensemble lacks
@@ -110,32 +97,14 @@ class TranslationModule(pl.LightningModule):
         self.scheduled_sampling = scheduled_sampling
         self.guided_alignment, self.alignment_loss = guided_alignment, TokenMean()
         self.translates = translates
-        means = MEANS if model.reads_source else (*MEANS, "bits_per_character")
-        self.waiting = waiting_patterns(model) if translates else []
-        lagging = ("average_lagging",) if self.waiting else ()
-        self.metrics = nn.ModuleDict(
-            {
-                stage: nn.ModuleDict(
-                    {name: TokenMean() for name in means}
-                    | {n: m.clone() for n, m in metrics.items() if stage in test_names or not m.scores_whole_test}
-                    | {name: TokenMean() for name in lagging}
-                )
-                for stage in ["val", *test_names]
-            }
-        )
+        waiting = waiting_patterns(model) if translates else []
+        self.scores = Scores(metrics, test_names, reads_source=model.reads_source, waiting=waiting)
         self.test_names = test_names
-        self.tested: list[str] = []  # of them, so far
-        self.attention_entropy = TokenMean()
-        self.entropy = math.nan
         self.resumed_at: Position | None = None
         self.planned_steps: int | float | None = None  # of a schedule, once it is made
         self.first_groups: list[dict[str, Any]] = []
         self.reinforce = Reinforce(momentum=0.9)
         self.update_mean = UpdateMean()
-        self.translations: dict[str, dict[int, str]] = {}
-        self.decode_seconds = 0.0
-        self.figures: dict[str, dict[str, float]] = {}
-        self.signatures: dict[str, dict[str, str]] = {}
         self.validated_step = -1
         self.parent: dict[str, Any] | None = None
 
@@ -218,7 +187,7 @@ class TranslationModule(pl.LightningModule):
             self._evaluate(batch, "val")
 
     def on_validation_epoch_end(self) -> None:
-        self._log_metrics("val")
+        self._log_scores("val")
         trainer: Any = self.trainer
         if "val" in trainer.datamodule.links:
             self.log("val/alignment_loss", self.alignment_loss.compute())
@@ -227,35 +196,24 @@ class TranslationModule(pl.LightningModule):
         self.lower_rate()
 
     def on_test_start(self) -> None:
-        self.translations = {name: {} for name in self.test_names}
-        self.tested = []
-        self.decode_seconds = 0.0
-        self.attention_entropy.reset()
+        self.scores.start_test()
 
     def test_step(self, batch: Batch, batch_idx: int, dataloader_idx: int = 0) -> None:
         if len(batch) == 0:
             return
         name = self.test_names[dataloader_idx]
         hypotheses, decoded = self._evaluate(batch, name, need_weights=self.translates)
-        if not self.translates:
-            return
-        self.translations[name] |= dict(zip(batch.index.tolist(), hypotheses, strict=True))
-        for slot, weights in decoded.weights.items():
-            if slot.startswith("cross/"):
-                entropy = torch.special.entr(weights.float()).sum(-1).mean(1)
-                self.attention_entropy.update(entropy[batch.target_mask])
+        if self.translates:
+            self.scores.keep(name, batch, hypotheses, decoded)
 
     def on_test_epoch_end(self) -> None:
-        shares = gather_from_ranks((self.translations, self.decode_seconds))
-        self.decode_seconds = max(seconds for _, seconds in shares)
-        self.entropy = float(self.attention_entropy.compute())
+        trainer: Any = self.trainer
+        self.scores.gather()
         for name in self.test_names:
-            self.translations[name] = {
-                row: text for translations, _ in shares for row, text in translations[name].items()
-            }
-            self._score_whole_test(name)
-            self._log_metrics(name)
-            self.tested.append(name)
+            split = trainer.datamodule.corpus.splits[name]
+            self.scores.score_whole_set(name, split, is_first=trainer.is_global_zero)
+            self._log_scores(name)
+            self.scores.tested.append(name)
 
     def translate(self, batch: Batch) -> list[list[int]]:
         """Return the token ids of the search's translations of a batch; an empty source has the empty one."""
@@ -263,7 +221,7 @@ class TranslationModule(pl.LightningModule):
             torch.cuda.synchronize()  # what is still to do of the loss is no part of the search
         started = time.perf_counter()
         hypotheses = self.search(self.model, batch.source, batch.source_mask, TargetVocabulary.of(self.tokenizer))
-        self.decode_seconds += time.perf_counter() - started
+        self.scores.decode_seconds += time.perf_counter() - started
         is_text = (batch.source_lengths > 1).tolist()  # beside the end token
         return [best.token_ids if text else [] for text, (best, *_) in zip(is_text, hypotheses, strict=True)]
 
@@ -276,11 +234,6 @@ class TranslationModule(pl.LightningModule):
         """
         trainer: Any = self.trainer
         return int(trainer.fit_loop.epoch_progress.current.started)
-
-    def stage_metrics(self, stage: str) -> dict[str, Any]:
-        """Return the metrics by name: the means, then the others."""
-        metrics: Any = self.metrics[stage]
-        return dict(metrics.items())
 
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Return the groups of what is trained, with the options that the optimizer has for them alone."""
@@ -360,83 +313,29 @@ class TranslationModule(pl.LightningModule):
         return loss, decoded
 
     def _evaluate(self, batch: Batch, stage: str, need_weights: bool = False) -> tuple[list[str], Decoded]:
-        """Read and translate a batch, and update the metrics; return the translations and the decoder's output."""
+        """Read, translate and score a batch; return the translations and the decoder's output."""
         loss, decoded = self.loss(batch, need_weights, count_correct=True)
         if decoded.alignment_loss is not None:
             self.alignment_loss.update(decoded.alignment_loss.sum() / loss.tokens, weight=loss.tokens)
         token_ids = self.translate(batch) if self.translates else []
         hypotheses = self.tokenizer.decode_target(token_ids) if self.translates else []
-        self._update_metrics(stage, batch, loss, token_ids, hypotheses)
+        trainer: Any = self.trainer
+        self.scores.update(stage, batch, trainer.datamodule.corpus.splits[stage], loss, token_ids, hypotheses)
         return hypotheses, decoded
 
-    def _update_metrics(
-        self, stage: str, batch: Batch, loss: Loss, token_ids: list[list[int]], hypotheses: list[str]
-    ) -> None:
-        """Give a batch to all metrics but those that want a whole test set at once.
-
-        Args:
-            token_ids, hypotheses: its translations; empty if sentences are not translated.
-        """
-        assert loss.correct is not None
-        correct = loss.correct.double()  # or the quotient would have torch's default type: 8 bits in bf16-true
-        sums = dict(zip(MEANS, (loss.smoothed, loss.nll, correct), strict=True))
-        trainer: Any = self.trainer
-        split = trainer.datamodule.corpus.splits[stage]
-        references = [split.references[i] for i in batch.index.tolist()]
-        for name, metric in self.stage_metrics(stage).items():
-            if name in MEANS:
-                metric.update(sums[name] / loss.tokens, weight=loss.tokens)
-            elif name == "bits_per_character":
-                characters = sum(len(split.targets[i]) + 1 for i in batch.index.tolist())
-                metric.update(loss.nll / math.log(2) / characters, weight=characters)
-            elif name == "average_lagging" and self.waiting:
-                metric.update(self._lagging(batch.source_lengths.tolist(), token_ids))
-            elif isinstance(metric, TextMetric) and not metric.scores_whole_test:
-                metric.update(hypotheses, references)
-
-    def _lagging(self, source_lengths: list[int], token_ids: list[list[int]]) -> Tensor:
-        """Return the Average Lagging of each translation; its end token counts, as that of the source does."""
-        pairs = zip(source_lengths, token_ids, strict=True)
-        laggings = [average_lagging(tokens_read(self.waiting, n, len(target) + 1), n) for n, target in pairs]
-        return torch.tensor(laggings, dtype=torch.float64)
-
-    def _score_whole_test(self, name: str) -> None:
-        """Give all sentences of a test set to the metrics that want them at once, on the first rank; others wait."""
-        trainer: Any = self.trainer
-        rows, split = sorted(self.translations[name]), trainer.datamodule.corpus.splits[name]
-        metrics = [one for one in self.stage_metrics(name).values() if isinstance(one, TextMetric)]
-        metrics = [metric for metric in metrics if metric.scores_whole_test]
-        with others_wait() if metrics else nullcontext():
-            for metric in metrics if trainer.is_global_zero else ():
-                hypotheses = [self.translations[name][row] for row in rows]
-                metric.update(hypotheses, [split.references[row] for row in rows], [split.sources[row] for row in rows])
-
-    def _log_metrics(self, stage: str) -> None:
+    def _log_scores(self, stage: str) -> None:
+        """Log the figures of a validation or a test, which is over."""
+        is_test = bool(self.trainer.testing)
         # If training validates on a share, the whole set is tested as "val", which is no point of that curve.
-        logger = False if stage == "val" and self.trainer.testing else None
-        shown = ("val/loss", self.config.get("monitor"))
-        figures, signatures = self.figures.setdefault(stage, {}), self.signatures.setdefault(stage, {})
+        logger = False if stage == "val" and is_test else None
         if logger is None:
             self._log_epoch()
-        for name, metric in self.stage_metrics(stage).items():
-            if isinstance(metric, TextMetric) and metric.scores_whole_test and not self.trainer.testing:
-                continue  # of the test of the whole validation set
+        shown = ("val/loss", self.config.get("monitor"))
+        for metric in self.scores.metrics_of(stage).values():
             if isinstance(metric, AER):
                 metric.update(self.model, self.tokenizer, self.config)
-            value = metric.compute()
-            if isinstance(metric, TextMetric):
-                signatures[name] = metric.signature()
-            for figure, number in self._figures(name, value).items():
-                figures[figure] = float(number)
-                self.log(f"{stage}/{figure}", number, prog_bar=f"{stage}/{figure}" in shown, logger=logger)
-            metric.reset()
-
-    def _figures(self, name: str, value: Tensor) -> dict[str, Tensor]:
-        """Return what is logged of a metric, by name."""
-        if name != "nll":
-            return {name: value}
-        per_token = {} if self.model.reads_source else {"nats_per_token": value, "bits_per_token": value / math.log(2)}
-        return {"ppl": value.exp()} | per_token
+        for name, figure in self.scores.compute(stage, is_test=is_test).items():
+            self.log(f"{stage}/{name}", figure, prog_bar=f"{stage}/{name}" in shown, logger=logger)
 
     def _log_epoch(self) -> None:
         """Log the epoch, which Lightning would otherwise add with a count from 0."""

@@ -195,8 +195,8 @@ def whole_run(folder: Path, ranks: int) -> dict[str, Any]:
         "steps": steps,
         "epochs": training.current_epoch,
         "tokens": throughput.tokens,
-        "figures": figures | {"entropy": translator.entropy},
-        "said": (translator.translations, translator.signatures, translator.decode_seconds),
+        "figures": figures | {"entropy": translator.scores.entropy},
+        "said": (translator.scores.translations, translator.scores.signatures, translator.scores.decode_seconds),
     }
 
 
@@ -315,10 +315,10 @@ class LongScore(SentenceMetric):
 def scored_for_long(folder: Path) -> float:
     """The score of a test on this process, whose collectives fail after three seconds."""
     translator = module()
-    translator.metrics["test"]["long"] = LongScore(signed="long")
+    translator.scores.metrics["test"]["long"] = LongScore(signed="long")
     testing = trainer(2, strategy=DDPStrategy(timeout=timedelta(seconds=3)))
     testing.test(translator, datamodule=data(folder), verbose=False)
-    return translator.figures["test"]["long"]
+    return translator.scores.figures["test"]["long"]
 
 
 @pytest.mark.usefixtures("double")

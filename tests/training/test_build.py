@@ -63,10 +63,32 @@ def test_a_training_reads_its_references_before_it_builds_its_metrics(
     for split in ("val", "test"):
         assert any(line.startswith(f"5 of 5 references of {split} are not in") for line in caplog.messages)
     for stage in ("val", "test"):
-        metric = module.stage_metrics(stage)["bleu"]
+        metric = module.scores.metrics_of(stage)["bleu"]
         metric.update(["第1个词。"], [["第2个词。"]])
         assert "|tok:zh|" in metric.signature()
     assert module.config["metric"]["bleu"]["language"] == "fr"  # a checkpoint keeps what was given
+
+
+def test_every_option_of_a_training_reaches_what_reads_it(pairs: list[str], tmp_path: Path) -> None:
+    of_data = {"batch_tokens": 401, "batch_sentences": 7, "eval_batch_tokens": 307, "num_workers": 2, "seed": 5}
+    of_loss = {"label_smoothing": 0.3, "r_drop_alpha": 2.0}
+    given = [f"{name}={value}" for name, value in (of_data | of_loss | {"val_sentences": 11}).items()]
+    given += ["token_dropout.source=0.1", "token_dropout.target=0.2", "guided_alignment.weight=0.5"]
+    given += ["scheduled_sampling.share=0.25", "attention=synthesizer_random", "attention.score.max_length=61"]
+    small = ["data=parallel", "recipe=none", "tokenizer.vocab_size=40", "tokenizer.sampling_alpha=0.0", "metric=[]"]
+    small += [f"model.{width}=12" for width in ("embedding_dim", "encoder.dim", "decoder.dim")]
+    fixed = ["callback=[]", f"paths.run_dir={tmp_path}", *(f"choices.{n}=null" for n in ("attention", "model", "data"))]
+    module, data = build.build(copied(composed(*small, *pairs, *fixed, *given)))
+    assert {name: getattr(data, name) for name in of_data} == of_data
+    assert {name: getattr(module, name) for name in of_loss} == of_loss
+    assert module.token_dropout == {"source": 0.1, "target": 0.2}
+    assert module.scheduled_sampling is not None
+    assert module.guided_alignment is not None
+    assert (module.scheduled_sampling.share, module.guided_alignment.weight) == (0.25, 0.5)
+    assert data.max_length == 61
+    trained, validated = data.train_dataloader(), data.val_dataloader()
+    assert (trained.num_workers, max(map(len, trained.batch_sampler))) == (2, 7)  # type: ignore[arg-type]
+    assert sum(map(len, validated.batch_sampler)) == 11  # type: ignore[union-attr]
 
 
 def test_what_is_named_or_has_spaces_is_scored_as_before_without_a_word(caplog: pytest.LogCaptureFixture) -> None:

@@ -498,7 +498,7 @@ def test_the_loss_of_links_in_a_validation_is_of_that_validation(
     trainer: Any = SimpleNamespace(datamodule=SimpleNamespace(links={"val": None}), global_step=1)
     monkeypatch.setattr(TranslationModule, "trainer", trainer)
     monkeypatch.setattr(module, "log", lambda name, value, **_: logged.update({name: float(value)}))
-    monkeypatch.setattr(module, "_log_metrics", lambda stage: None)
+    monkeypatch.setattr(module, "_log_scores", lambda stage: None)
     monkeypatch.setattr(module, "lower_rate", lambda: None)
     for value in (3.0, 5.0):
         module.alignment_loss.update(torch.full((4,), value))

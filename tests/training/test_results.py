@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ def hostile() -> tuple[TranslationModule, LoadedCorpus]:
     """Two tested sentences, each of all control characters."""
     module: Any = TranslationModule.__new__(TranslationModule)
     object.__setattr__(module, "test_names", ["test"])
-    object.__setattr__(module, "translations", {"test": {0: HOSTILE, 1: HOSTILE}})
+    object.__setattr__(module, "scores", SimpleNamespace(translations={"test": {0: HOSTILE, 1: HOSTILE}}))
     split = Split([HOSTILE] * 2, [HOSTILE] * 2, [[HOSTILE], [HOSTILE, HOSTILE]])
     return module, LoadedCorpus({"test": split}, CleaningReport({}), "en", "fr")
 

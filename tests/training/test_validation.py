@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import pytorch_lightning as pl
 import torch
-from pytorch_lightning.plugins.precision import HalfPrecision
 from small_run import (
     KilledError,
     assert_same_run,
@@ -25,10 +23,6 @@ from small_run import (
 
 from seq2seq_attn.checkpoint.load import read_checkpoint
 from seq2seq_attn.comparison.read import curve_of, read_log
-from seq2seq_attn.data.collate import collate_pairs
-from seq2seq_attn.metric.token_mean import TokenMean
-from seq2seq_attn.training.loss import Loss
-from seq2seq_attn.training.translation_module import TranslationModule
 
 SHARE = ["val_sentences=5", "trainer.max_epochs=2"]
 seen: list[list[int]] = []
@@ -130,17 +124,3 @@ def test_an_update_that_a_time_limit_makes_the_last_is_logged_with_its_epoch(pai
     limits = [f"trainer.limit_{name}_batches={count}" for name, count in (("train", 3), ("val", 0), ("test", 0))]
     run_here(tmp_path, *pairs, *limits, "trainer.log_every_n_steps=9", f"+callback.stops._target_={__name__}.Stops")
     assert [(row["epoch"], row["step"]) for row in rows(tmp_path)] == [("1", "2"), ("2", "3")]
-
-
-def test_accuracy_has_all_its_digits_in_half_precision() -> None:
-    nats, accuracy = torch.tensor(7.0), TokenMean()
-    loss = Loss(nats, nats, nats, nats, tokens=61, correct=torch.tensor(35))
-    split = SimpleNamespace(references=[["one"]])
-    module: Any = SimpleNamespace(
-        stage_metrics=lambda stage: {"accuracy": accuracy},
-        trainer=SimpleNamespace(datamodule=SimpleNamespace(corpus=SimpleNamespace(splits={"val": split}))),
-    )
-    batch = collate_pairs([[5]], [[6]], [0], pad_id=0, bos_id=1, eos_id=2)
-    with HalfPrecision("bf16-true").val_step_context():
-        TranslationModule._update_metrics(module, "val", batch, loss, [], [])
-    assert accuracy.compute().item() == pytest.approx(35 / 61, abs=1e-7)
