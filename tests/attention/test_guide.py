@@ -146,20 +146,22 @@ def test_a_guide_gives_the_loss_of_the_weights_and_changes_nothing_else(decoder:
     layers = model.decoder.source_attentions
     links = torch.zeros(3, 6, 5, dtype=torch.bool)
     links[0, 0, 2] = links[0, 3, [1, 4]] = links[1, 1, 0] = True
-    guide = Guide(len(layers) - 1, int(attention == "multihead"), links)
-    decoded, plain = model(SOURCE, MASK, TARGET, guide=guide), model(SOURCE, MASK, TARGET, need_weights=True)
-    assert not decoded.weights
-    torch.testing.assert_close(decoded.hidden, plain.hidden, rtol=0, atol=1e-12)
+    plain = model(SOURCE, MASK, TARGET, need_weights=True)
     assert plain.alignment_loss is None
-    weights = plain.weights[f"cross/{guide.layer}"][:, guide.head]
-    if attention == "monotonic":  # `weights` of the output are divided by their sum
-        attended = model(SOURCE, MASK, TARGET, guide=guide._replace(links=links & False))
-        assert not attended.alignment_loss.any()
-        return
-    logs = weights.clamp(min=1e-300).log()
-    own = torch.zeros(3, 6)
-    own[0, 0], own[0, 3], own[1, 1] = -logs[0, 0, 2], -(logs[0, 3, 1] + logs[0, 3, 4]) / 2, -logs[1, 1, 0]
-    torch.testing.assert_close(decoded.alignment_loss, own, rtol=0, atol=1e-10)
+    for number in range(len(layers)):
+        guide = Guide(number, int(attention == "multihead"), links)
+        decoded = model(SOURCE, MASK, TARGET, guide=guide)
+        assert not decoded.weights
+        torch.testing.assert_close(decoded.hidden, plain.hidden, rtol=0, atol=1e-12)
+        weights = plain.weights[f"cross/{guide.layer}"][:, guide.head]
+        if attention == "monotonic":  # `weights` of the output are divided by their sum
+            attended = model(SOURCE, MASK, TARGET, guide=guide._replace(links=links & False))
+            assert not attended.alignment_loss.any()
+            return
+        logs = weights.clamp(min=1e-300).log()
+        own = torch.zeros(3, 6)
+        own[0, 0], own[0, 3], own[1, 1] = -logs[0, 0, 2], -(logs[0, 3, 1] + logs[0, 3, 4]) / 2, -logs[1, 1, 0]
+        torch.testing.assert_close(decoded.alignment_loss, own, rtol=0, atol=1e-10)
 
 
 def test_the_loss_of_monotonic_attention_is_that_of_the_probabilities_of_its_stops() -> None:

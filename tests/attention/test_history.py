@@ -248,6 +248,8 @@ def test_noise_is_added_in_training_only() -> None:
     assert torch.equal(monotonic(scores, None).weights, monotonic(scores, None).weights)
     monotonic.train()
     assert not torch.equal(monotonic(scores, None).weights, monotonic(scores, None).weights)
+    logits = normalizer(noise=0.25).train()(torch.zeros(4001, 1), None).weights.logit()
+    assert (logits.mean().item(), logits.std().item()) == pytest.approx((0.0, 0.25), abs=0.02)
 
 
 # In models.

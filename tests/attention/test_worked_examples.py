@@ -221,6 +221,8 @@ def test_cosine_score_by_hand() -> None:
     query, keys = torch.tensor([[[3.0, 4.0]]]), torch.tensor([[[300.0, 400.0], [-4.0, 3.0], [5.0, 0.0], [0.0, 0.0]]])
     found = score(score.prepare_query(query), score.prepare_keys(keys), NOWHERE)
     torch.testing.assert_close(found, torch.tensor([[[[10.0, 0.0, 6.0, 0.0]]]]))
+    other = attention_of("cosine", "attention.score.initial_scale=4.0", query_dim=2, key_dim=2, value_dim=2).score
+    assert other.scales.tolist() == [4.0]
     half = score.to(torch.float16)
     (short,) = half.split_keys(torch.full((1, 1, 2), 3e-4, dtype=torch.float16))  # whose square is 0 in float16
     torch.testing.assert_close(short.float(), torch.full((1, 1, 1, 2), 0.5**0.5), atol=1e-3, rtol=0)
@@ -278,8 +280,9 @@ def test_a_soft_cap_has_the_facts_of_its_score() -> None:
 
 
 def test_concat_equals_additive_with_its_matrix_split() -> None:
-    additive = attention_of("bahdanau", query_dim=3, key_dim=5, value_dim=5)
-    concat = attention_of("luong_concat", query_dim=3, key_dim=5, value_dim=5)
+    hidden, sizes = "attention.score.hidden_dim=7", {"query_dim": 3, "key_dim": 5, "value_dim": 5}
+    additive, concat = (attention_of(preset, hidden, **sizes) for preset in ("bahdanau", "luong_concat"))
+    assert (additive.score.project_query.weight.shape, concat.score.project.weight.shape) == ((7, 3), (7, 8))
     concat.score.vector.data = additive.score.vector.data
     concat.score.project.weight.data = torch.cat(
         [additive.score.project_query.weight, additive.score.project_key.weight], 1

@@ -92,6 +92,9 @@ def test_without_shuffling_every_epoch_is_sorted_by_length_and_the_same():
     pairs = random.integers(1, 30, (67, 2)).tolist()
     sampler = make(pairs, shuffle=False)
     assert epoch(sampler, 0) == epoch(sampler, 5)
+    eighths = [(pairs[row][0] + 1) // 8 for batch in sampler for row in batch]  # a bucket is 1, 2, 4 or 8 wide
+    assert eighths == sorted(eighths)
+    assert set(eighths) == {0, 1, 2, 3}
 
 
 def test_padding_is_under_a_tenth_on_lengths_like_tatoebas():
@@ -232,6 +235,14 @@ def test_training_and_evaluation_have_cuts_of_their_own_in_the_cache(tmp_path):
         kept = TokenBatchSampler([lengths], single_device_batches=single, cache=tmp_path, **options)
         assert list(kept) == list(TokenBatchSampler([lengths], single_device_batches=single, **options))
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_the_order_that_spreads_all_lengths_is_the_same_for_every_seed_and_epoch():
+    pairs = [(n, n) for n in range(1, 61)]
+    spread = [epoch(make(pairs, shuffle=False, spread=True, seed=seed), number) for seed, number in ((3, 0), (4, 1))]
+    by_length = epoch(make(pairs, shuffle=False), 0)
+    assert spread[0] == spread[1] != by_length
+    assert sorted(spread[0]) == sorted(by_length)
 
 
 def test_short_and_long_batches_come_in_an_order_of_their_own_in_every_epoch():

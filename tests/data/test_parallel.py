@@ -12,12 +12,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from configs import built, composed
 
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.multi30k import Multi30kCorpus
 from seq2seq_attn.data.parallel import ParallelCorpus
 from seq2seq_attn.data.splitting import warn_of_decomposed
+from seq2seq_attn.data.store.text_store import stored_corpus
 from seq2seq_attn.errors import UserError
 
 PARTS = [[(f"Sentence {n}.", f"Phrase {n}.") for n in some] for some in (range(9), range(9, 20), range(20, 31))]
@@ -105,6 +107,37 @@ def test_every_form_gives_the_same_corpus(form: str, tmp_path: Path) -> None:
     found = parallel(files, **fields)
     assert found.fingerprint == expected.fingerprint
     assert {name: len(split) for name, split in found.splits.items()} == {"train": 23, "val": 3, "test": 5}
+
+
+@pytest.mark.parametrize(
+    ("name", "files"),
+    [
+        ("parallel", "train={}"),
+        ("text", "train={}"),
+        ("huggingface", "path={}"),
+        ("mixture", "corpora={{one:{{train:{}}}}}"),
+    ],
+)
+def test_each_reader_of_the_users_files_hands_on_how_they_are_prepared(
+    name: str, files: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, Any] = {}
+
+    def prepare(*given: Any, **options: Any) -> LoadedCorpus:
+        asked.update(options)
+        return stored_corpus(*given, **options)
+
+    for module in ("parallel", "text"):
+        monkeypatch.setattr(f"seq2seq_attn.data.{module}.stored_corpus", prepare)
+    file = write(tmp_path / "all.tsv", list(map("\t".join, PAIRS)))
+    options = ("max_rejected=0.07", "num_processes=3", "verify=true", "seed=5", "val_sentences=4")
+    folders = (f"cache_dir={tmp_path / 'cache'}", f"copy_to={tmp_path / 'node'}")
+    given = (f"data.{option}" for option in (files.format(file), *options, *folders))
+    found = built(composed(f"data={name}", *given).data).load()
+    assert (asked["max_rejected"], asked["num_processes"], asked["verify"]) == (0.07, 3, True)
+    assert (asked["held_out"].seed, asked["held_out"].sentences["val"]) == (5, 4)
+    assert (found.num_processes, found.copy_to) == (3, tmp_path / "node")
+    assert asked["cache_dir"] == tmp_path / "cache" / "corpora"
 
 
 def test_several_json_files_are_files_of_pairs(tmp_path: Path) -> None:

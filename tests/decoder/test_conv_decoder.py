@@ -264,6 +264,11 @@ def test_log_probability_and_entropy_are_summed_over_layers() -> None:
     assert torch.equal(decoded.entropy, torch.full((3, 5), 2.0 * LAYERS))
 
 
+def test_attention_is_told_the_number_of_its_layer() -> None:
+    kinds = [type(attention.pattern).__name__ for attention in fresh(factory("alternating")).source_attentions]
+    assert kinds == ["LocalPattern", "AtrousPattern", "LocalPattern"]
+
+
 def test_sentences_of_more_tokens_get_a_larger_context_by_the_root_of_their_number() -> None:
     state = decoder().initial_state(source())
     torch.testing.assert_close(state.context_scale.flatten(), torch.tensor([2.0, 6**0.5, 1.0]))

@@ -234,6 +234,34 @@ def test_luong_without_input_feeding_equals_its_own_steps(options: list[str]) ->
     torch.testing.assert_close(torch.cat(steps, 1), expected, rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("scaled", [False, True])
+def test_embeddings_are_multiplied_by_the_root_of_their_width_and_dropped_number_by_number(scaled: bool) -> None:
+    model, read = model_of(f"model.scale_embeddings={scaled}", "model.dropout=0.75"), {}
+    for side in ("encoder", "decoder"):
+        part = getattr(model, side)
+        part.register_forward_pre_hook(lambda _, given, side=side: read.update({side: given[0]}))
+    factor = 11**0.5 if scaled else 1.0
+    for training in (False, True):
+        hidden(model.train(training), SOURCE, SOURCE_MASK, TARGET)
+        for side, embedding, tokens in (
+            ("encoder", model.embed_source, SOURCE),
+            ("decoder", model.embed_target, TARGET),
+        ):
+            kept = read[side] != 0
+            assert (0.15 < kept.double().mean() < 0.35) if training else kept.all()
+            expected = factor * embedding(tokens) / (0.25 if training else 1.0)
+            torch.testing.assert_close(read[side][kept], expected[kept], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("precision", [torch.bfloat16, torch.float16])
+def test_log_probabilities_of_a_step_in_half_precision_are_of_float32(precision: torch.dtype) -> None:
+    model = model_of().eval().to(precision)
+    with torch.inference_mode():
+        found = model.step(TARGET[:, 0], model.encode(SOURCE, SOURCE_MASK)).log_probs
+    assert found.dtype == torch.float32
+    torch.testing.assert_close(found.double().exp().sum(-1), torch.ones(3), rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize("tie", ["none", "false", "target", "all"])
 def test_tied_embeddings_are_one_matrix(tie: str) -> None:
     model = model_of(f"model.tie_embeddings={tie}", source_vocab_size=17, target_vocab_size=17)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from configs import model_of
 from torch import Tensor
 
 from seq2seq_attn.feed_forward.feed_forward import FeedForward
@@ -60,6 +61,16 @@ def test_each_matrix_is_drawn_by_its_own_inputs_and_outputs(drawn: Callable[[], 
         bound = math.sqrt(6 / sum(weight.shape))
         assert 0.98 * bound < weight.abs().max() <= bound
         assert weight.std().item() == pytest.approx(bound / math.sqrt(3), rel=0.05)
+
+
+@pytest.mark.parametrize(("tie", "width"), [("none", 144), ("target", 64)])
+def test_embeddings_and_the_output_layer_are_drawn_by_the_root_of_their_width(tie: str, width: int) -> None:
+    sizes = ("model.embedding_dim=64", "model.decoder.dim=144", f"model.tie_embeddings={tie}")
+    of_transformer = ("decoder@model.decoder=transformer", "model.decoder.num_layers=1")
+    model = model_of(*of_transformer, *sizes, source_vocab_size=301, target_vocab_size=307)
+    for weight, dim in ((model.embed_source.weight, 64), (model.embed_target.weight, 64), (model.output.weight, width)):
+        assert weight.std().item() == pytest.approx(dim**-0.5, rel=0.05)
+    assert not model.output.bias.any()
 
 
 def test_the_biases_of_t5_are_drawn_like_embeddings() -> None:

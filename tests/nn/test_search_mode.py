@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from configs import built, composed, model_of
+from configs import built, composed, model_of, options
 from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
@@ -137,15 +137,17 @@ def test_in_a_step_of_a_search_sentences_are_rows_of_one_product_a_head(rows: in
     torch.testing.assert_close(product, expected, rtol=0, atol=1e-5)
 
 
-def test_a_normalised_weight_is_computed_once_in_a_search() -> None:
+@pytest.mark.parametrize("name", [name for name in options("search") if name != "mbr"])  # which has one of them
+def test_a_normalised_weight_is_computed_once_in_a_search(name: str) -> None:
     model = model_of("model=conv").eval()
     computed: list[Any] = []
     weights = [module.parametrizations.weight for module in model.modules() if parametrize.is_parametrized(module)]
     for weight in weights:
         weight.register_forward_hook(lambda module, *_: computed.append(module))
     source = torch.tensor([[4, 5, 6, 3]])
-    greedy = built(composed("search.limits.max_length=5", "search.limits.min_length=3").search)
-    greedy(model, source, source != 0, TargetVocabulary(2, 3, (0, 1, 2), list))
+    limits = ("search.limits.max_length=5", "search.limits.min_length=3")
+    search = built(composed(f"search={name}", *limits).search)
+    search(model, source, source != 0, TargetVocabulary(2, 3, (0, 1, 2), list))
     assert weights
     assert computed
     assert {id(module) for module in computed} <= {id(weight) for weight in weights}

@@ -61,13 +61,14 @@ def test_the_log_prob_is_that_of_forced_scoring(decoder: str) -> None:
 
 
 def test_the_received_attention_is_that_of_one_forced_pass() -> None:
-    model = peaked("transformer", "transformer")
+    model = peaked("transformer", "transformer", "cross_attention.num_heads=2")
     search = beam(*SHORT, ".num_best=5", ".coverage_penalty=1", "/length_penalty=none")
     for row, hypotheses in enumerate(search(model, SOURCE, MASK, TARGET)):
         for hypothesis in hypotheses:
             target = torch.tensor([[BOS, *hypothesis.token_ids]])
             decoded = model(SOURCE[row : row + 1], MASK[row : row + 1], target, need_weights=True)
             cross = [w for slot, w in decoded.weights.items() if slot.startswith("cross/")]
+            assert [w.shape[1] for w in cross] == [2, 2]  # heads, by layer
             attention_received = torch.stack(cross).mean((0, 2))[0].sum(0)[MASK[row]]
             penalty = attention_received.clamp(LEAST_ATTENTION, 1).log().sum().item()
             assert hypothesis.score == pytest.approx(hypothesis.log_prob + penalty, abs=1e-9)

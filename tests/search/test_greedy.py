@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 import torch
 from configs import built, composed, model_of, options
+from search.scripted import END, Scripted, translated
 from torch import Tensor
 
 from seq2seq_attn.search.search import TargetVocabulary
@@ -27,10 +29,10 @@ def run(model: Any, source: Tensor, mask: Tensor, **limits: float) -> list[Any]:
     return [best for (best,) in found]
 
 
-def peaked(encoder: str = "rnn", decoder: str = "rnn") -> Any:
+def peaked(encoder: str = "rnn", decoder: str = "rnn", *overrides: str) -> Any:
     """Return a random model without near-ties whose translations have various lengths."""
     torch.manual_seed(3)
-    model = model_of(f"encoder@model.encoder={encoder}", f"decoder@model.decoder={decoder}").eval()
+    model = model_of(f"encoder@model.encoder={encoder}", f"decoder@model.decoder={decoder}", *overrides).eval()
     for parameter in model.parameters():
         parameter.data *= 3
     return model
@@ -73,6 +75,20 @@ def test_each_token_is_the_likeliest_that_is_not_banned() -> None:
     logits = model.logits(model(SOURCE[:1], MASK[:1], target).hidden)[0]
     logits[:, [0, 1, 2]] = -torch.inf
     assert logits.argmax(-1)[: len(hypothesis.token_ids)].tolist() == hypothesis.token_ids
+
+
+@pytest.mark.parametrize("name", [name for name in options("search") if name != "mbr"])  # which has one of them
+def test_log_probabilities_of_float32_are_summed_in_float64(name: str) -> None:
+    torch.set_default_dtype(torch.float32)  # of the sums, if they had no type of their own
+    log_probs = torch.randn(7).log_softmax(-1)
+    model = Scripted(lambda sentences, tokens: log_probs.expand(len(tokens), -1).clone())
+    lengths = ("max_length=50", "min_length=50", "max_relative_length=50.0")
+    several = built(composed(f"search={name}", *(f"search.limits.{length}" for length in lengths)).search)
+    (found,) = translated(model, several)
+    for hypothesis in found:
+        assert len(hypothesis.token_ids) == 50
+        expected = math.fsum(log_probs[token].item() for token in [*hypothesis.token_ids, END])
+        assert hypothesis.log_prob == pytest.approx(expected, rel=1e-13)
 
 
 def test_the_limit_is_that_of_each_source_and_the_end_is_forced_there() -> None:

@@ -18,6 +18,7 @@ from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference import export_ctranslate2
 from seq2seq_attn.inference.translator import Translator
+from seq2seq_attn.search.search import TargetVocabulary
 from seq2seq_attn.training.build import build
 from seq2seq_attn.training.check_config import check_config
 
@@ -75,6 +76,7 @@ def test_a_run_learns_from_it_and_has_losses_alone(run: Path) -> None:
     assert losses[-1] < losses[0]
     tokenizer = load(str(run)).tokenizer
     assert len(tokenizer.sentinels) == 8
+    assert set(tokenizer.sentinels) <= set(TargetVocabulary.of(tokenizer).banned_ids)
     assert tokenizer.decode_target([[tokenizer.sentinels[0], 20, tokenizer.sentinels[1]]]) == tokenizer.decode_target(
         [[20]]
     )

@@ -99,6 +99,7 @@ def test_metrics_have_a_row_for_each_logged_step_and_the_names_promised(run: Pat
     )
     assert {"test/bleu", "test/chrf", "test_unseen/bleu"} <= set(found[0])
     assert [int(row["step"]) for row in found if row["train/loss"]] == list(range(STEPS))
+    assert [float(row["lr"]) for row in found if row["train/loss"]] == pytest.approx([0.01] * STEPS)
     (validated,) = [row for row in found if row["val/bleu"]]
     assert float(validated["val/ppl"]) > 1
 
