@@ -37,6 +37,7 @@ class ExactResume(pl.Callback):
     which it was, and is wrong for the first two, so they are saved as it understands them. A validation that had begun
     is run again from its first batch. Batches whose gradients were accumulated for an update that was not made yet are
     trained on again, since no checkpoint has gradients; the baseline of hard attention is saved as it was before them.
+    A validation after one of these batches that is over is not run again: callbacks and schedule have counted it.
     """
 
     def __init__(self) -> None:
@@ -46,6 +47,8 @@ class ExactResume(pl.Callback):
         self._scheduled: int | None = None
         self._surplus: list[Path] = []
         self._baseline: dict[str, torch.Tensor] = {}  # before the batches of the update that was begun last
+        self._validated_batch = 0  # of this epoch, from 1: the last after which a validation is over
+        self._counted_batch = 0  # one that is trained on again, and after which a validation was over
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         loops = checkpoint["loops"]["fit_loop"]
@@ -53,6 +56,7 @@ class ExactResume(pl.Callback):
         begun = self._validating and done == progress["current"]["processed"]  # or else it comes again with its batch
         if done < progress["current"]["processed"]:
             checkpoint["state_dict"] |= self._baseline
+        is_counted = done < self._validated_batch <= progress["current"]["processed"]
         count_whole_updates(progress, done)
         validation = loops["epoch_loop.val_loop.batch_progress"]
         for count in ("total", "current"):
@@ -65,6 +69,7 @@ class ExactResume(pl.Callback):
             "should_stop": trainer.should_stop,
             "validated_step": pl_module.validated_step,
             "batches": trainer.num_training_batches,
+            "counted_batch": self._validated_batch if is_counted else self._counted_batch,
             "metrics": {name: value.detach().cpu() for name, value in trainer.callback_metrics.items()},
         }
 
@@ -92,6 +97,8 @@ class ExactResume(pl.Callback):
         count_for_devices(checkpoint, trainer)  # trainer.devices=auto may find others without a change of an option
         state = checkpoint[type(trainer.datamodule).__qualname__]
         read = trainer.datamodule.batches_read(state)
+        if is_own(trainer) and state.get("devices") == trainer.world_size:  # other devices count other batches
+            self._counted_batch = self._loaded.get("counted_batch", 0)
         pl_module.resumed_at = Position(checkpoint["global_step"], state["epoch"], read)
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
@@ -136,6 +143,14 @@ class ExactResume(pl.Callback):
             baseline = pl_module.reinforce.state_dict(prefix="reinforce.")
             self._baseline = {name: value.clone() for name, value in baseline.items()}
 
+    def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
+        if self._counted_batch == batch_idx + 1:
+            trainer.fit_loop.epoch_loop._skip_next_val = True  # private of Lightning, as of 2.6.6
+            self._validated_batch, self._counted_batch = self._counted_batch, 0
+
+    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+        self._validated_batch = 0
+
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         trainer.fit_loop._restarting = False  # see correct_counters
 
@@ -146,6 +161,8 @@ class ExactResume(pl.Callback):
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         self._validating = False
+        if trainer.state.fn == "fit" and not trainer.sanity_checking:
+            self._validated_batch = trainer.fit_loop.epoch_loop.batch_progress.current.processed
 
 
 def forget_validations(checkpoint: dict[str, Any]) -> None:

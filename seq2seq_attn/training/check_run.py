@@ -21,7 +21,7 @@ from seq2seq_attn.checkpoint.checkpoint_file import is_checkpoint_of
 from seq2seq_attn.checkpoint.resume import Resumed
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.distributed.rank_overrides import is_first
-from seq2seq_attn.distributed.run_lock import is_in
+from seq2seq_attn.distributed.run_lock import BEST, is_in
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.factory import named_arguments
 from seq2seq_attn.paths import given_path
@@ -80,7 +80,7 @@ def check_kept_folders(config: dict[str, Any], resumed: Resumed | None) -> None:
 
 
 def check_validation(config: dict[str, Any], splits: Container[str]) -> None:
-    """Refuse what needs the figures of validations where no sentences are held out for one."""
+    """Refuse what needs validations in a run without any, and warn of checkpoints that it would not keep."""
     goal = str(config.get("optimized_metric"))
     for option, needs in (
         ("scheduler=plateau", config["scheduler"]["_target_"] == PLATEAU),
@@ -98,6 +98,20 @@ def check_validation(config: dict[str, Any], splits: Container[str]) -> None:
             "scheduler=plateau reads the figures of validations, and trainer.limit_val_batches=0 leaves none; leave it "
             "as it is, or use another scheduler"
         )
+    if "val" not in splits or config["trainer"]["limit_val_batches"] == 0:
+        warn_of_none_kept(config)
+
+
+def warn_of_none_kept(config: dict[str, Any]) -> None:
+    """Warn of callbacks that are to keep the checkpoints of validations in a run without any."""
+    for name, callback in (config.get("callback") or {}).items():
+        number, is_best = callback.get("save_top_k", 0), callback.get("filename") == Path(BEST).stem
+        if number and not is_best and callback.get("save_on_train_epoch_end") is False and is_first():
+            log.warning(
+                f"callback.{name}.save_top_k={number} keeps checkpoints of validations, and this run has none; "
+                f"callback.history.save_top_k={number} callback.history.save_on_train_epoch_end=true keeps those of "
+                "the last epochs"
+            )
 
 
 def check_link_figure(config: dict[str, Any], links: Container[str]) -> None:
@@ -127,7 +141,7 @@ def check_end(trainer: Any, scheduler: Any) -> None:
 def check_interval(trainer: Any, datamodule: Any) -> None:
     """Refuse more batches between validations than an epoch has, where each epoch counts anew, and a time on devices.
 
-    A time has an attribute of its own, private of Lightning 2.6.6.
+    A warning names fewer than those of an update. A time has an attribute of its own, private of Lightning 2.6.6.
     """
     if trainer._val_check_time_interval is not None and trainer.world_size > 1:
         raise UserError(
@@ -136,15 +150,23 @@ def check_interval(trainer: Any, datamodule: Any) -> None:
             "0.25"
         )
     interval = getattr(trainer, "val_check_interval", None)
-    if not isinstance(interval, int) or trainer.check_val_every_n_epoch is None or not trainer.limit_val_batches:
+    if interval is None or not trainer.limit_val_batches or "val" not in datamodule.corpus.splits:
         return
     datamodule.trainer = trainer
     batches, limit = len(datamodule.train_dataloader()), trainer.limit_train_batches
     batches = min(batches, limit) if isinstance(limit, int) else int(batches * limit)
-    if "val" in datamodule.corpus.splits and interval > batches:
+    if isinstance(interval, int) and trainer.check_val_every_n_epoch is not None and interval > batches:
         raise UserError(
             f"trainer.val_check_interval={interval} is more than the {batches} batches of an epoch; give fewer, or add "
             "trainer.check_val_every_n_epoch=null, with which batches are counted through all epochs"
+        )
+    between = interval if isinstance(interval, int) else max(1, int(batches * interval))
+    of_update = min(trainer.accumulate_grad_batches, batches)
+    if between < of_update and is_first():
+        log.warning(
+            f"trainer.val_check_interval={interval} is {between} batch{'es' * (between > 1)}, and an update takes "
+            f"{of_update}, so some weights are validated twice, which early stopping and scheduler=plateau take for no "
+            f"improvement; give {of_update} batches or more"
         )
 
 

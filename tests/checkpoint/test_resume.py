@@ -58,6 +58,14 @@ SCENARIOS = {  # an epoch has 7 batches; what the run is of, where it dies in tu
         [("backward", 9), ("epoch_end", 14)],
         [7, 14],
     ),
+    "with nothing but its best checkpoint, of a validation between accumulated batches": (
+        [
+            *("callback=[seeding,throughput,checkpoint,early_stopping]", "scheduler=plateau", "scheduler.patience=0"),
+            *("monitor=val/loss", "trainer.accumulate_grad_batches=2", "trainer.val_check_interval=3"),
+        ],
+        [("backward", 2)],
+        [1],
+    ),
     "read twice, with words dropped and predicted": (
         [
             *(EVERY_TWO, "attention=bahdanau", "r_drop_alpha=5.0", "token_dropout.source=0.2"),
@@ -335,7 +343,7 @@ def test_a_run_that_goes_on_is_the_same_run_at_wandb_and_a_new_one_is_another(tm
 def test_the_private_counters_of_lightning_that_a_resumed_run_corrects_are_there_as_of_2_6_6() -> None:
     trainer: Any = pl.Trainer(logger=False, accelerator="cpu", enable_progress_bar=False, max_epochs=1)
     assert isinstance(trainer.fit_loop.epoch_loop._batches_that_stepped, int)
-    assert trainer.fit_loop._restarting is False
+    assert trainer.fit_loop._restarting is trainer.fit_loop.epoch_loop._skip_next_val is False
     restore_metrics(trainer, {"val/bleu": torch.tensor(7.0)})
     assert trainer.callback_metrics == {"val/bleu": 7.0}
     correct_counters(trainer)

@@ -158,7 +158,7 @@ def test_a_schedule_over_a_run_without_an_end_is_refused() -> None:
 def test_a_validation_after_more_batches_than_an_epoch_has_is_refused(limit: float, batches: int) -> None:
     datamodule: Any = SimpleNamespace(corpus=SimpleNamespace(splits={"val"}), train_dataloader=lambda: range(12))
     options = {"limit_train_batches": limit, "limit_val_batches": 1.0, "check_val_every_n_epoch": 1}
-    options |= {"_val_check_time_interval": None}
+    options |= {"_val_check_time_interval": None, "accumulate_grad_batches": 1}
 
     def check(interval: float, **others: Any) -> None:
         check_interval(SimpleNamespace(**(options | {"val_check_interval": interval} | others)), datamodule)
@@ -169,6 +169,36 @@ def test_a_validation_after_more_batches_than_an_epoch_has_is_refused(limit: flo
     check(batches + 1, limit_val_batches=0)
     with pytest.raises(UserError, match=f"={batches + 1} is more than the {batches} batches of an epoch; give fewer"):
         check(batches + 1)
+
+
+@pytest.mark.parametrize(
+    ("interval", "accumulated", "fewest"), [(3, 4, 4), (4, 4, None), (0.25, 4, 4), (0.5, 30, 12), (1.0, 30, None)]
+)
+def test_several_validations_within_an_update_are_warned_of(
+    interval: float, accumulated: int, fewest: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    datamodule: Any = SimpleNamespace(corpus=SimpleNamespace(splits={"val"}), train_dataloader=lambda: range(12))
+    limits = {"limit_train_batches": 1.0, "limit_val_batches": 1.0, "val_check_interval": interval}
+    counted = {"_val_check_time_interval": None, "accumulate_grad_batches": accumulated}
+    for every in (1, None):
+        caplog.clear()
+        check_interval(SimpleNamespace(**limits, **counted, check_val_every_n_epoch=every), datamodule)
+        found = re.findall(r"^trainer.val_check_interval=.*; give (\d+) batches or more$", "\n".join(caplog.messages))
+        assert found == ([] if fewest is None else [str(fewest)])
+
+
+def test_checkpoints_of_validations_that_a_run_lacks_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    def warned(*overrides: str, splits: tuple[str, ...] = ("train", "val")) -> list[str]:
+        caplog.clear()
+        chosen = composed("callback.best_checkpoints.save_top_k=2", "callback.history.save_top_k=5", *overrides)
+        options = {name: OmegaConf.to_container(chosen[name]) for name in ("scheduler", "trainer", "callback")}
+        check_validation(options, splits)
+        return [sentence.partition(" keeps ")[0] for sentence in caplog.messages]
+
+    both = ["callback.best_checkpoints.save_top_k=2", "callback.history.save_top_k=5"]
+    assert warned() == []
+    assert warned(splits=("train",)) == warned("trainer.limit_val_batches=0") == both
+    assert warned("callback.history.save_on_train_epoch_end=true", splits=("train",)) == both[:1]
 
 
 def test_a_time_between_validations_is_refused_on_several_devices_whose_clocks_differ() -> None:
