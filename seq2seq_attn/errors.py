@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar, final
 
 from seq2seq_attn.text import printable
 
-EXIT_CODE = 2  # of a user error; others are what a shell reports
+EXIT_CODE, INTERRUPTED = 2, 130  # of a user error, and of Ctrl-C; others are what a shell reports
 UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 # what Python says of a constructor
 ABSTRACT = re.compile(
@@ -33,12 +33,17 @@ class UserError(ValueError):
 
 
 def reports_user_errors(main: Callable[Given, Result]) -> Callable[Given, Result]:
-    """Wrap a `main`: a user error, or a path that cannot be read or written, is one sentence and exit code 2."""
+    """Wrap a `main`: a user error, or a path that cannot be read or written, is one sentence and exit code 2.
+
+    Ctrl-C ends it without a traceback.
+    """
 
     @wraps(main)
     def reporting(*arguments: Given.args, **options: Given.kwargs) -> Result:
         try:
             return main(*arguments, **options)
+        except KeyboardInterrupt:
+            sys.exit(INTERRUPTED)
         except Exception as error:
             sentence = sentence_of(error) or sentence_of_path(error)
             if sentence is None:

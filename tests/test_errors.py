@@ -148,6 +148,16 @@ def test_a_mistake_is_said_whatever_it_was_raised_from_and_a_bug_keeps_its_trace
         main(OSError("of no file"))
 
 
+def test_an_interrupted_command_ends_without_a_traceback(capsys: pytest.CaptureFixture[str]) -> None:
+    @reports_user_errors
+    def main() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit, match=r"^130$"):
+        main()
+    assert capsys.readouterr() == ("", "")
+
+
 LOCAL = "seq2seq_attn.attention.pattern.local.LocalPattern"
 
 

@@ -23,7 +23,7 @@ from seq2seq_attn.cli.completion import query_flags
 from seq2seq_attn.cli.config_errors import sentence_of_composition
 from seq2seq_attn.distributed.rank_overrides import is_override, overrides_of_rank
 from seq2seq_attn.distributed.run_lock import UNTIL_EXIT
-from seq2seq_attn.errors import EXIT_CODE, UserError, causes, command, sentence_of
+from seq2seq_attn.errors import EXIT_CODE, INTERRUPTED, UserError, causes, command, sentence_of
 from seq2seq_attn.paths import check_file_names, conf_directory, own_folders
 from seq2seq_attn.process import (
     drop_unwritten,
@@ -36,7 +36,7 @@ from seq2seq_attn.process import (
 )
 from seq2seq_attn.text import printable
 
-INTERRUPTED, PIPE_CLOSED = 130, 141
+PIPE_CLOSED = 141
 FLAGS = (  # of Hydra
     "--help", "--hydra-help", "--version", "--cfg", "--resolve", "--package", "--run", "--multirun",
     "--shell-completion", "--config-path", "--config-name", "--config-dir", "--experimental-rerun", "--info",

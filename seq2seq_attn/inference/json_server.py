@@ -17,14 +17,13 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from seq2seq_attn.errors import UserError, one_line
+from seq2seq_attn.errors import INTERRUPTED, UserError, one_line
 from seq2seq_attn.inference.http_connection import HTTPConnection, most_connections
 
 HOST = "127.0.0.1"
 CHUNK = 1 << 18  # bytes that are sent at once
 SEND_SECONDS = 60  # after which a client that does not read its answer is given up
 LEAVE_SECONDS = 0.5
-INTERRUPTED = 130
 HEADERS = {
     "x-content-type-options": "nosniff",
     "referrer-policy": "no-referrer",

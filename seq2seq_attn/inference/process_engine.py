@@ -57,7 +57,8 @@ class ProcessEngine(Engine):
             # from the last, which has the longest sentences, so that the processes end together
             results = list(self._workers.map(translate_batch, ((batch, search) for batch in reversed(batches))))
             yield from reversed(results)
-        except BaseException:  # interrupted: what waits is not translated
+        except BaseException:  # interrupted: nobody waits for what the processes translate
+            self._workers.terminate()
             self.close()
             raise
 

@@ -124,7 +124,7 @@ async def no_route(request: Request, error: Exception) -> Response:
 
 
 class Pending(NamedTuple):
-    """A request that waits for its translations; None: its client has left."""
+    """Texts of a request that wait for their translations; None: its client has left."""
 
     request: Request
     texts: list[str]
@@ -137,7 +137,8 @@ class TranslateEndpoint:
     """Answers `POST /translate`; requests that arrive while the model is busy are translated together.
 
     One thread translates. When it is free, it takes the requests that wait, in their order and up to
-    `batch_sentences` texts; a request with more is a batch of its own. A client that has left is skipped.
+    `batch_sentences` texts; a request with more waits again before each further batch of its texts, so that it does not
+    hold up the others. A client that has left is skipped.
 
     Args:
         translate: returns the translation of each text, which begins with its prefix and depends on no other text.
@@ -178,10 +179,23 @@ class TranslateEndpoint:
         await send_body(status, body, request, send)
 
     async def _translations(self, request: Request, asked: TranslationRequest) -> list[Translation] | None:
-        """Return the translations of a request; None: its client has left."""
-        if not asked.texts:
-            return []
-        own = Pending(request, asked.texts, asked.prefixes, asyncio.get_running_loop().create_future())
+        """Return the translations of a request, of as many texts at once as a batch has; None: its client has left."""
+        texts, prefixes, most = asked.texts, asked.prefixes, self._batch_sentences
+        order = sorted(range(len(texts)), key=lambda row: len(texts[row]))
+        translations: dict[int, Translation] = {}
+        for rows in (order[start : start + most] for start in range(0, len(order), most)):
+            begun = None if prefixes is None else [prefixes[row] for row in rows]
+            translated = await self._in_turn(request, [texts[row] for row in rows], begun)
+            if translated is None:
+                return None
+            translations |= zip(rows, translated, strict=True)
+        return [translations[row] for row in range(len(texts))]
+
+    async def _in_turn(
+        self, request: Request, texts: list[str], prefixes: list[str] | None
+    ) -> list[Translation] | None:
+        """Return the translations of texts that wait for their turn; None: the client of their request has left."""
+        own = Pending(request, texts, prefixes, asyncio.get_running_loop().create_future())
         self._pending.append(own)
         async with self._turn:  # the requests before this one have had theirs
             while not own.translations.done():

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import time
+
+import pytest
 
 from seq2seq_attn.distributed.workers import Workers
 
@@ -25,3 +28,10 @@ def test_a_worker_never_sees_an_interrupt_and_the_parent_does() -> None:
 def test_one_process_does_the_work_itself() -> None:
     with Workers(1) as workers:
         assert list(workers.map(describe, [(3,)])) == [(3, os.getpid(), False)]
+
+
+@pytest.mark.slow
+def test_what_terminated_workers_do_is_not_waited_for() -> None:
+    with Workers(2) as workers:
+        next(workers.map(time.sleep, [(0,), *[(600,)] * 6]))
+        workers.terminate()

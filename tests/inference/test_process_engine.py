@@ -38,15 +38,19 @@ class InProcess:
     made: list[InProcess]
 
     def __init__(self, processes: int, *, option: str, start: Any) -> None:
-        self.processes, self.option, self.start, self.ended = processes, option, start, False
+        self.processes, self.option, self.start = processes, option, start
+        self.ended: list[str] = []
         InProcess.made.append(self)
 
     def __enter__(self) -> InProcess:
         self.start()
         return self
 
+    def terminate(self) -> None:
+        self.ended.append("at once")
+
     def __exit__(self) -> None:
-        self.ended = True
+        self.ended.append("in order")
 
     def map(self, function: Any, tasks: Any) -> Any:
         for task in tasks:
@@ -78,7 +82,7 @@ def test_translations_are_those_of_one_process(file: Path, in_process: list[InPr
     )
     several.translate(few, **options)
     (workers,) = in_process
-    assert (workers.processes, workers.option, workers.ended) == (3, "num_processes", False)
+    assert (workers.processes, workers.option, workers.ended) == (3, "num_processes", [])
     assert in_process[0].threads == [2]  # type: ignore[attr-defined]
 
 
@@ -127,7 +131,7 @@ def test_an_interrupt_ends_the_processes_and_the_next_call_starts_others(
         next(running)
         with pytest.raises(KeyboardInterrupt):
             running.throw(KeyboardInterrupt)  # type: ignore[attr-defined]
-        assert [workers.ended for workers in in_process] == [True] * times
+        assert [workers.ended for workers in in_process] == [["at once", "in order"]] * times
     assert len(list(engine.translate_batches(batches, search))) == 2
 
 
