@@ -3,7 +3,7 @@
 It measures a Transformer layer, a training step on long documents, batches with padding, and scores that need blocks.
 The variants of a section take turns, and the fastest turn of each counts; this takes five minutes on two idle cores.
 Figures are written to `docs/benchmarks/`; `python -m scripts.benchmarks.write_benchmark_page` makes their page.
-For a quick run: `--sections layer --small`.
+For a quick run: `--sections layer --small --output /tmp/figures.json`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from scripts.benchmarks.attention import PATTERNS, Step, fastest
+from scripts.benchmarks.processor import processor
 from seq2seq_attn.attention.backend.fused import fused_attention
 from seq2seq_attn.attention.build import build_attention
 from seq2seq_attn.attention.pattern.full import FullPattern
@@ -30,6 +31,7 @@ from seq2seq_attn.attention.pattern.pattern import Pattern
 from seq2seq_attn.errors import reports_user_errors
 from seq2seq_attn.process import keep_freed_memory
 from seq2seq_attn.training.loss import label_smoothed_cross_entropy
+from seq2seq_attn.training.provenance import commit
 
 ROOT = Path(__file__).parents[2]
 OUTPUT = ROOT / "docs" / "benchmarks" / "attention_layers.json"
@@ -207,12 +209,18 @@ def main() -> None:
     torch.manual_seed(1)
     torch.set_num_threads(options.threads)
     options.output.parent.mkdir(parents=True, exist_ok=True)
+    about = {
+        "torch": torch.__version__,
+        "processor": processor(),
+        "commit": commit(),
+        "threads": options.threads,
+        "columns": Figure._fields,
+    }
     figures = []
     for name in options.sections:
         figures += SECTIONS[name](SMALL if options.small else 1)
         lines = ",\n".join(json.dumps(figure) for figure in figures)
-        about = json.dumps({"torch": torch.__version__, "threads": options.threads, "columns": Figure._fields})
-        options.output.write_text(f'{{"about": {about}, "figures": [\n{lines}\n]}}\n', encoding="utf-8")
+        options.output.write_text(f'{{"about": {json.dumps(about)}, "figures": [\n{lines}\n]}}\n', encoding="utf-8")
     print(f"wrote {options.output}")
 
 

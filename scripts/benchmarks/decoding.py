@@ -4,7 +4,7 @@ All programs decode with the weights of the run, a pre-norm Transformer: ours, a
 (`decode_plainly.py`), CTranslate2 in float32 (`pip install 'seq2seq_attn[serve]'`) and, with `--peers joeynmt`, JoeyNMT
 2.3 in a separate environment. Times are from text to text. The programs are processes that take turns, so that other
 load on the machine affects all of them; the page reports the median and the fastest turn of each.
-For a quick run: `--sentences 40 --turns 1 --lengths 25 50`.
+For a quick run: `--sentences 40 --turns 1 --lengths 25 50 --output /tmp/figures`.
 """
 
 from __future__ import annotations

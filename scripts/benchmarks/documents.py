@@ -29,6 +29,7 @@ from scripts.benchmarks.home_runs import (
     devices,
     read_rows,
     rows_of,
+    unfinished,
     write_rows,
 )
 from scripts.benchmarks.homes import add_restore, add_run, alone, failures, run_jobs, timed_training, trained_row
@@ -96,7 +97,8 @@ Peak memory of the whole process, MB.
 {minutes}
 
 Minutes of training after which a model has at most the validation bits that `{usual}` has at its end: the updates until
-then, times the measured seconds of an update; there is a validation every {interval} updates. – is never.
+then, times the measured seconds of an update; there is a validation every {interval} updates. – is never, or measured
+on another processor than `{usual}`.
 
 ![Validation bits per character by minutes of training]({name}.png)
 
@@ -182,10 +184,27 @@ def run_queue(options: argparse.Namespace) -> None:
     """Run all that have no row; those that failed get a second try."""
     options.runs.mkdir(parents=True, exist_ok=True)
     with alone(options.runs):
+        check_python(options.runs)
         write_texts(options.runs)
         failed = run_jobs(run_jobs(planned(), options, run_one), options, run_one)
     if failed:
         sys.exit(failures(failed))
+
+
+def check_python(runs: Path) -> None:
+    """Refuse to train beside runs of the same length that have read the modules of another Python.
+
+    Raises:
+        UserError: naming the length and both versions.
+    """
+    rows, here = rows_of(runs / ROWS, Run._fields), platform.python_version()
+    for run in unfinished(planned(), rows):
+        there = {row["python"] for row in rows if row["length"] == run.length} - {here}
+        if there:
+            raise UserError(
+                f"{runs / ROWS} has runs of n = {run.length:,} on the modules of Python {' and '.join(sorted(there))}, "
+                f"and this is Python {here}, whose texts differ; use that version, or delete these rows"
+            )
 
 
 def write_texts(runs: Path) -> None:
@@ -288,7 +307,7 @@ def by_run(rows: Sequence[dict[str, Any]], name: str) -> dict[tuple[str, int], A
 
 def page_text(rows: Sequence[dict[str, Any]], measures: Sequence[dict[str, Any]], name: str) -> str:
     bits, speeds = by_run(rows, BITS), by_run(measures, "tokens_per_second")
-    memory, seconds = by_run(measures, "peak_memory_bytes"), by_run(measures, SECONDS)
+    memory, seconds = by_run(measures, "peak_memory_bytes"), seconds_on_one_processor(measures)
     processors, until = by_run(measures, "processor"), minutes_until(rows, seconds)
     return PAGE.format(
         python=versions(rows),
@@ -340,6 +359,14 @@ def speed_text(key: tuple[str, int], speeds: Figures, processors: dict[tuple[str
     return f"{text} ({speeds[key] / speeds[usual]:.2f})" if is_compared else text
 
 
+def seconds_on_one_processor(measures: Sequence[dict[str, Any]]) -> Figures:
+    """Return the seconds of an update, at each length those of the processor that has measured the usual attention."""
+    own: dict[int, str] = {}
+    for row in sorted(measures, key=lambda row: row["attention"] != USUAL):
+        own.setdefault(row["length"], row["processor"])
+    return by_run([row for row in measures if row["processor"] == own[row["length"]]], SECONDS)
+
+
 def minutes_until(rows: Sequence[dict[str, Any]], seconds: Figures) -> Figures:
     """Return the minutes after which each run has the last validation bits of the usual attention at its length."""
     curves = {(row["attention"], row["length"]): row["curve"] for row in rows}
@@ -354,8 +381,8 @@ def minutes_until(rows: Sequence[dict[str, Any]], seconds: Figures) -> Figures:
 
 
 def draw(rows: Sequence[dict[str, Any]], measures: Sequence[dict[str, Any]], file: Path) -> None:
-    """Draw the curves by minutes of training, a panel for each length; a run that is not measured has none."""
-    seconds = by_run(measures, SECONDS)
+    """Draw the curves by minutes of training, a panel for each length; a run without seconds has none."""
+    seconds = seconds_on_one_processor(measures)
     figure = Figure(figsize=(10, 6.4), layout="constrained")
     panels = figure.subplots(-(-len(LENGTHS) // 2), 2, sharey=True, squeeze=False).flat
     for axes, length in zip(panels, LENGTHS, strict=False):

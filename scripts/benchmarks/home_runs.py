@@ -298,11 +298,17 @@ def unpack(text: str) -> Int[np.ndarray, "sentences counts"]:
 
 
 def commits_and_processors(rows: Iterable[dict[str, Any]]) -> str:
-    """Return the commits of rows, with the word of one whose files had been changed, and what a CPU's rows lack."""
+    """Return the commits of rows, with the word of one whose files had been changed, and what a CPU's rows lack.
+
+    After them come the overrides of runs that were trained with other options than the page names.
+    """
     trained = [row for row in rows if "refused" not in row]
     commits = ", ".join(code(commit[:8] + commit[40:]) for commit in sorted({str(row["commit"]) for row in trained}))
     on_cpu = any(row.get("device", CPU) == CPU for row in trained)
-    return f"{commits}; processor not recorded" if on_cpu else commits  # which no row has
+    processors = "; processor not recorded" if on_cpu else ""  # which no row has
+    further = Counter(row["overrides"] for row in trained if "overrides" in row)
+    others = (f"; {number} of {len(trained)} runs with {code(words)} too" for words, number in further.items())
+    return "".join([commits, processors, *others])
 
 
 def devices(rows: Iterable[dict[str, Any]]) -> str:

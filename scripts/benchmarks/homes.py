@@ -59,6 +59,7 @@ from seq2seq_attn.alignment.gold import AlignedPair, agreement
 from seq2seq_attn.alignment.tatoeba_gold import tatoeba_pairs
 from seq2seq_attn.alignment.word_alignment import Extraction
 from seq2seq_attn.checkpoint.load import find_checkpoint, load
+from seq2seq_attn.comparison.export_hub import command_of
 from seq2seq_attn.comparison.read import read_runs
 from seq2seq_attn.comparison.significance import count_sentences
 from seq2seq_attn.errors import UserError, reports_user_errors
@@ -188,6 +189,7 @@ def run_jobs(
         raise UserError(f"--jobs {options.jobs} runs nothing; give 1 or more")
     jobs = list(jobs)
     left = unfinished(jobs, rows_of(options.runs / ROWS, jobs[0]._fields) if jobs else [])
+    overrides = command_of(["train.py", *options.override]).removeprefix("python train.py").strip()
     failed = []
     with ThreadPoolExecutor(options.jobs) as pool:
         running = {pool.submit(run, job, options): job for job in left}
@@ -199,6 +201,7 @@ def run_jobs(
                 if row is None:
                     failed.append(job)
                 else:
+                    row |= {"overrides": overrides} if overrides else {}
                     write_rows(options.runs / ROWS, [*read_rows(options.runs / ROWS), row])
                     for name in AUTOSAVES:
                         (job.folder(options.runs) / "checkpoints" / name).unlink(missing_ok=True)

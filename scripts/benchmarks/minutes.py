@@ -161,6 +161,7 @@ def check_settings(programs: dict[str, Any], options: argparse.Namespace) -> Non
     for name in lacking:
         runs = programs.get(name, {})
         if name == OURS:
+            check_epochs(runs, options)
             continue
         expected = PEERS[name].settings | changed(options.setting)
         for key, value in expected.items():
@@ -170,6 +171,19 @@ def check_settings(programs: dict[str, Any], options: argparse.Namespace) -> Non
                 raise UserError(
                     f"{options.output} has runs of {name} with {key} {was}, not {value}; give another --output"
                 )
+
+
+def check_epochs(runs: dict[str, Any], options: argparse.Namespace) -> None:
+    """Refuse further seeds of ours where the experiment has changed, which the number of its epochs tells."""
+    known = {run["epochs"] for run in runs.values() if "epochs" in run}
+    if not known:
+        return
+    epochs = composed(overrides(options)).trainer.max_epochs
+    if others := known - {epochs}:
+        raise UserError(
+            f"{options.output} has runs of ours with {others.pop()} epochs, and experiment={options.experiment} has "
+            f"{epochs} today; give another --output"
+        )
 
 
 def check_machine(programs: dict[str, Any], output: Path) -> None:

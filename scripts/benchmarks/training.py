@@ -4,7 +4,7 @@ All programs train a model of the same size on the captions of Multi30k, with th
 batches: our `train.py`, a plain PyTorch loop (`train_plainly.py`) with our loss and with PyTorch's, and the named
 peers, each in a separate environment. The programs are processes that take turns of a few updates, so that other load
 on the machine affects all of them: with one thread processor time is measured, with more wall-clock time.
-For a quick run: `--sizes A --threads 1 --turns 2 --updates 3 --warm-up 2`.
+For a quick run: `--sizes A --threads 1 --turns 2 --updates 3 --warm-up 2 --output /tmp/figures`.
 """
 
 from __future__ import annotations

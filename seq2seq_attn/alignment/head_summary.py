@@ -11,7 +11,10 @@ from torch import Tensor
 
 
 def confidences(weights: Float[Tensor, "heads rows columns"]) -> Float[Tensor, " heads"]:
-    """Return the largest weight of a row as a distribution, mean of the rows that have any. Voita et al. 2019."""
+    """Return the largest weight of a row as a distribution, mean of the rows that have any.
+
+    Voita et al. 2019 leave the end token out; here a head whose weight is all on it has confidence 1.
+    """
     wide, _, factors = distributions(weights)
     return (wide.amax(-1) * factors).sum(-1)
 
@@ -38,10 +41,10 @@ def summaries(
     wide, totals, factors = distributions(weights)
     entropy = (torch.special.entr(wide).sum(-1) * factors + torch.special.entr(totals).neg() * factors).sum(-1)
     by_column = (factors[:, None] @ wide)[:, 0]
-    scale = (columns - 1) / max(1, rows - 1) if kind == "cross" else 1.0
-    centre = torch.arange(rows) * scale
-    near = centre.ceil().long()[:, None] + torch.arange(-1, 2)  # all columns within 1 are among these
-    counted = (near >= 0) & (near < columns) & ((near - centre[:, None]).abs() <= 1)
+    across, down = (columns - 1, max(1, rows - 1)) if kind == "cross" else (1, 1)
+    centre = torch.arange(rows) * across  # of each row, times `down`: a fraction would be rounded, and miss a column
+    near = -(-centre // down)[:, None] + torch.arange(-1, 2)  # all columns within 1 are among these
+    counted = (near >= 0) & (near < columns) & ((down * near - centre[:, None]).abs() <= down)
     near_weights = wide.gather(2, near.clamp(0, columns - 1).expand(heads, -1, -1)) * counted
     diagonal = (near_weights.sum(-1) * factors).sum(-1)
     previous = (wide.diagonal(-1, 1, 2) * factors[:, 1 : columns + 1]).sum(-1)

@@ -1,10 +1,11 @@
 """What each head of a model does over many pairs, and what it is worth: `seq2seq-attn heads RUN pairs.tsv`.
 
 The model reads each pair, its target given. Of the weights of each head the command reports the mean entropy, the
-largest weight of a row (confidence), and the shares near the diagonal, on the previous token and on the sink: the end
-token of the source, or the begin token of the target. Then each head is knocked out alone, its context being 0, and the
-loss measured again: how much it rises is what the head is worth while all others are there. The rises of two heads do
-not add up. Michel et al. 2019, arXiv:1905.10650; Voita et al. 2019, arXiv:1905.09418.
+largest weight of a row (confidence; Voita et al. leave the end token out of it, the command does not), and the shares
+near the diagonal, on the previous token and on the sink: the end token of the source, or the begin token of the target.
+Then each head is knocked out alone, its context being 0, and the loss measured again: how much it rises is what the
+head is worth while all others are there. The rises of two heads do not add up. Michel et al. 2019, arXiv:1905.10650;
+Voita et al. 2019, arXiv:1905.09418.
 """
 
 from __future__ import annotations
@@ -65,8 +66,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     check_saved_options(models.config, {"batch_tokens": int}, models.files[0])
     pairs = read_pairs(models, [str(given_path(path, "pairs")) for path in given.pairs], given.most)
     measured = measure(models, pairs, None if given.change == "none" else given.change)
-    print_heads(measured)
     write(measured, given.run, given.output, table)
+    print_heads(measured)
+    print(f"wrote {given.output} and {table}")
 
 
 def print_heads(measured: Measured) -> None:
@@ -101,4 +103,3 @@ def write(measured: Measured, run: str, page: Path, table: Path) -> None:
         lines.append("\t".join([slot, "all" if head is None else str(head), *cells]))
     with replacing(table) as stream:
         stream.write(("\n".join(lines) + "\n").encode())
-    print(f"wrote {page} and {table}")

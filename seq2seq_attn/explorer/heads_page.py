@@ -28,7 +28,8 @@ TITLES = {
 MEANINGS = (
     "Entropy and confidence, the largest weight of a row, are means over rows and pairs; the others are shares of the "
     "weight: within one position of the diagonal, on the token before, and on the sink, which is the end token of the "
-    "source or the begin token of the target."
+    "source or the begin token of the target. A head with all its weight on the end token has confidence 1; Voita et "
+    "al. 2019 leave that token out."
 )
 CHANGES = {
     "knock_out": "one head has no effect: its context is 0",

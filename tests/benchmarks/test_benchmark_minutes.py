@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 
 from scripts.benchmarks import minutes as script
 from scripts.benchmarks.draw_minutes import draw, figures
@@ -89,7 +90,7 @@ def test_a_run_is_kept_when_it_ends_and_none_is_repeated(tmp_path: Path, monkeyp
         "1",
         "2",
     ]
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(SystemExit, match="130"):
         script.main(typed)
     script.main(typed)
     assert started == [("ours", 1), ("joeynmt_rnn", 1), ("ours", 2), ("ours", 2), ("joeynmt_rnn", 2)]
@@ -144,6 +145,20 @@ def test_runs_of_a_program_with_other_settings_are_not_mixed(
         script.main([*typed, "--seeds", "1", "2"])
     assert "has runs of joeynmt_rnn with embed_init_weight none, not 0.1; give another" in capsys.readouterr().err
     script.main([*typed, "--seeds", "1"])
+
+
+def test_runs_of_ours_get_no_further_seeds_by_an_experiment_with_other_epochs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(script, "draw", lambda file: file)
+    monkeypatch.setattr(script, "composed", lambda _: OmegaConf.create({"trainer": {"max_epochs": 14}}))
+    typed = typed_in(tmp_path, "--programs", "ours", "--seeds")
+    for epochs in (14, 15):
+        monkeypatch.setattr(script, "trained", lambda *_, epochs=epochs: ended(40.0) | {"epochs": epochs})
+        script.main([*typed, str(epochs)])
+    with pytest.raises(SystemExit, match=r"^2$"):
+        script.main([*typed, "16"])
+    assert "has runs of ours with 15 epochs, and experiment=tatoeba_best has 14 today; give" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -186,6 +186,31 @@ def test_a_page_without_runs_is_refused_and_one_without_measures_has_none(
     assert "- Modules of Python 3.11.7 for n = 512, 1,024; 3.12.3 for n = 4,096.\n  Their texts differ" in page
 
 
+def test_minutes_are_those_of_the_processor_of_the_usual_attention() -> None:
+    measures = [
+        {"attention": name, "length": length, "processor": processor, "seconds_per_update": seconds}
+        for name, length, processor, seconds in (
+            ("local", 512, "A", 3.0),
+            ("multihead", 512, "B", 6.0),
+            ("linear", 512, "B", 9.0),
+            ("local", 1024, "A", 4.0),
+        )
+    ]
+    seconds = script.seconds_on_one_processor(measures)
+    assert seconds == {("multihead", 512): 6.0, ("linear", 512): 9.0, ("local", 1024): 4.0}
+    rows = [{"attention": name, "length": 512, "curve": [[100, 2.0], [200, 1.5]]} for name in ("multihead", "local")]
+    assert script.minutes_until(rows, seconds) == {("multihead", 512): 20.0}
+
+
+def test_runs_of_a_length_read_the_modules_of_one_python(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "runs").mkdir()
+    write_rows(tmp_path / "runs" / ROWS, [{**Run("local", 1024)._asdict(), "python": "3.10.1"}])
+    with pytest.raises(SystemExit, match=r"^2$"):
+        script.main(typed("run", tmp_path))
+    assert "runs of n = 1,024 on the modules of Python 3.10.1, and this is Python 3." in capsys.readouterr().err
+    assert not (tmp_path / "runs" / "multihead").exists()
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("quiet")
 def test_the_queue_runs_train_py_and_measures_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

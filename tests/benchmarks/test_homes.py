@@ -164,6 +164,16 @@ def test_a_run_on_a_gpu_has_no_minutes_of_a_processor_and_its_page_names_the_gpu
     assert home_runs.devices([on_gpu, on_cpu, on_gpu]) == "one NVIDIA H100 (2 runs), one thread of a CPU (1 runs)"
 
 
+def test_a_page_names_the_further_overrides_of_its_runs(tmp_path: Path) -> None:
+    typed = ["run", "--data", "data", "--runs", str(tmp_path)]
+    changed = ["--override", "trainer.max_epochs=2", f"paths.cache_dir={tmp_path}"]
+    for seeds, words in (((1, 2), []), ((2, 3), changed)):
+        jobs = [Job("rnn", "none", seed) for seed in seeds]
+        script.run_jobs(jobs, script.parse([*typed, *words]), lambda job, _: {**job._asdict(), "commit": "c" * 40})
+    told = home_runs.commits_and_processors(home_runs.read_rows(tmp_path / home_runs.ROWS))
+    assert told == "`cccccccc`; processor not recorded; 1 of 3 runs with `trainer.max_epochs=2` too"
+
+
 def test_some_attentions_can_be_run_alone_with_all_their_seeds(
     tmp_path: Path, few: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
+from scripts.benchmarks import attention_layers
 from scripts.benchmarks import write_benchmark_page as page
 
 
@@ -52,6 +54,18 @@ def test_a_row_of_a_section_is_met_if_all_its_cells_are() -> None:
     assert "a batch with padding: 1 of 4" in next(page.others_at_a_glance([run("full", 64, 1.0)], figures))
     assert math.isnan(page.required("layer", "4096 positions, its attention alone", "local"))
     assert page.required("layer", "4096 positions", "sparse") == 2.2
+
+
+def test_figures_of_layers_name_their_processor_and_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    figure = attention_layers.Figure("layer", "16 positions", "local", 1.0, 2.0)
+    monkeypatch.setattr(attention_layers, "SECTIONS", {"layer": lambda _: [figure]})
+    monkeypatch.setattr(attention_layers, "processor", lambda: "A, family 1 model 2")
+    monkeypatch.setattr(attention_layers, "commit", lambda: "c" * 40)
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
+    monkeypatch.setattr(sys, "argv", ["attention_layers.py", "--output", str(tmp_path / "layers.json")])
+    attention_layers.main()
+    text = "\n".join(page.in_models(*page.read(tmp_path / "layers.json")))
+    assert "Processor A, family 1 model 2, commit `cccccccc`." in text
 
 
 def test_the_page_shows_the_ratio_to_full_attention_and_its_plots(

@@ -247,6 +247,9 @@ def test_the_summary_of_a_head_by_hand() -> None:
     aligned = torch.tensor([[[1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]], [[0.0, 0.0, 1.0, 0.0], [0.5, 0.0, 0.5, 0.0]]])
     on, off = look_module.summaries(aligned, "cross", [0, 1, 2, 3], ["a", "b", "c", "</s>"])
     assert (on["diagonal"], off["diagonal"]) == (1.0, 0.25)  # of 2 rows and 4 columns: row 1 is at column 3
+    last = torch.zeros(1, 14, 8)
+    last[0, 13, 6] = 1.0  # beside the diagonal, which ends at column 7
+    assert look_module.summaries(last, "cross", [0] * 8, [""])[0]["diagonal"] == 1.0
     (negative,) = look_module.summaries(-weights, "encoder", [0, 0, 1], ["word", "</s>"])
     assert negative == found
 
