@@ -1,11 +1,11 @@
 """What each head of a model does over many pairs, and what it is worth: `seq2seq-attn heads RUN pairs.tsv`.
 
 The model reads each pair, its target given. Of the weights of each head the command reports the mean entropy, the
-largest weight of a row (confidence; Voita et al. leave the end token out of it, the command does not), and the shares
-near the diagonal, on the previous token and on the sink: the end token of the source, or the begin token of the target.
-Then each head is knocked out alone, its context being 0, and the loss measured again: how much it rises is what the
-head is worth while all others are there. The rises of two heads do not add up. Michel et al. 2019, arXiv:1905.10650;
-Voita et al. 2019, arXiv:1905.09418.
+largest weight of a row (confidence; the end token counts, which Voita et al. leave out), and the shares near the
+diagonal, on the previous token and on the sink: the end token of the source, or the begin token of the target. Then
+each head is knocked out alone, its context being 0, and the loss measured again: how much it rises is what the head is
+worth while all others are there. The rises of two heads do not add up. Michel et al. 2019, arXiv:1905.10650; Voita et
+al. 2019, arXiv:1905.09418.
 """
 
 from __future__ import annotations
