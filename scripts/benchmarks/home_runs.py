@@ -307,7 +307,7 @@ def commits_and_processors(rows: Iterable[dict[str, Any]]) -> str:
     on_cpu = any(row.get("device", CPU) == CPU for row in trained)
     processors = "; processor not recorded" if on_cpu else ""  # which no row has
     further = Counter(row["overrides"] for row in trained if "overrides" in row)
-    others = (f"; {number} of {len(trained)} runs with {code(words)} too" for words, number in further.items())
+    others = (f"; {number} of {len(trained)} runs had {code(words)} in addition" for words, number in further.items())
     return "".join([commits, processors, *others])
 
 

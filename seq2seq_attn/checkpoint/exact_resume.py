@@ -37,7 +37,7 @@ class ExactResume(pl.Callback):
     which it was, and is wrong for the first two, so they are saved as it understands them. A validation that had begun
     is run again from its first batch. Batches whose gradients were accumulated for an update that was not made yet are
     trained on again, since no checkpoint has gradients; the baseline of hard attention is saved as it was before them.
-    A validation after one of these batches that is over is not run again: callbacks and schedule have counted it.
+    If a validation after one of them was finished, it is not run again, since callbacks and schedule have counted it.
     """
 
     def __init__(self) -> None:
@@ -48,7 +48,7 @@ class ExactResume(pl.Callback):
         self._surplus: list[Path] = []
         self._baseline: dict[str, torch.Tensor] = {}  # before the batches of the update that was begun last
         self._validated_batch = 0  # of this epoch, from 1: the last after which a validation is over
-        self._counted_batch = 0  # one that is trained on again, and after which a validation was over
+        self._counted_batch = 0  # to be trained on again, but not validated again
 
     def on_save_checkpoint(self, trainer: Any, pl_module: Any, checkpoint: dict[str, Any]) -> None:
         loops = checkpoint["loops"]["fit_loop"]

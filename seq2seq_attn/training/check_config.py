@@ -45,12 +45,10 @@ PARTS = ("data", "tokenizer", "model", "search", "optimizer", "scheduler", "trai
 
 
 def check_training(composed: DictConfig) -> None:
-    """Refuse a training whose options are wrong, before anything is read; fill in those that follow from others.
-
-    These are `monitor` and `monitor_mode`, which are null unless given, and `choices.attention`.
+    """Check all options of a training before anything is read; fill in `monitor`, its mode and `choices.attention`.
 
     Raises:
-        UserError: for the first that is wrong.
+        UserError: for the first option that is wrong.
     """
     check_groups(composed)
     check_options(composed, FIRST)

@@ -139,9 +139,10 @@ def check_end(trainer: Any, scheduler: Any) -> None:
 
 
 def check_interval(trainer: Any, datamodule: Any) -> None:
-    """Refuse more batches between validations than an epoch has, where each epoch counts anew, and a time on devices.
+    """Refuse more batches between validations than an epoch has, where each epoch counts anew.
 
-    A warning names fewer than those of an update. A time has an attribute of its own, private of Lightning 2.6.6.
+    Fewer than an update takes are warned of. A time is refused on several devices; it has an attribute of its own,
+    private of Lightning 2.6.6.
     """
     if trainer._val_check_time_interval is not None and trainer.world_size > 1:
         raise UserError(

@@ -27,10 +27,10 @@ MEANS = ("loss", "nll", "accuracy")  # over target tokens; beside the text metri
 class Scores(nn.Module):
     """Takes the batches of a validation or a test, and returns its figures.
 
-    `loss`, `ppl` and `accuracy` are means over target tokens, end tokens included, of which `ppl` is exp of the
-    unsmoothed loss, in nats, and `accuracy` the share that the model ranks first, given the reference up to there. A
-    language model also has `nats_per_token`, `bits_per_token` and `bits_per_character`, in which each line has one
-    character for its end; a simultaneous translation has `average_lagging`, a mean over sentences.
+    `loss`, in nats, is a mean over target tokens, end tokens included, and `ppl` is exp of the loss without smoothing.
+    `accuracy` is the share of these tokens that the model ranks first, given the reference up to there. A language
+    model also has `nats_per_token`, `bits_per_token` and `bits_per_character`, in which each line has one character for
+    its end; a simultaneous translation has `average_lagging`, a mean over sentences.
 
     Figures are the same to the last digit, however many processes share the batches.
 
@@ -164,7 +164,7 @@ class Scores(nn.Module):
         return computed
 
     def _named(self, name: str, value: Tensor) -> dict[str, Tensor]:
-        """Return the figures that a metric stands for, by name."""
+        """Return what is reported of a metric, by name: of the negative log-likelihood, the perplexity."""
         if name != "nll":
             return {name: value}
         per_token = {} if self.reads_source else {"nats_per_token": value, "bits_per_token": value / math.log(2)}

@@ -171,7 +171,7 @@ def test_a_page_names_the_further_overrides_of_its_runs(tmp_path: Path) -> None:
         jobs = [Job("rnn", "none", seed) for seed in seeds]
         script.run_jobs(jobs, script.parse([*typed, *words]), lambda job, _: {**job._asdict(), "commit": "c" * 40})
     told = home_runs.commits_and_processors(home_runs.read_rows(tmp_path / home_runs.ROWS))
-    assert told == "`cccccccc`; processor not recorded; 1 of 3 runs with `trainer.max_epochs=2` too"
+    assert told == "`cccccccc`; processor not recorded; 1 of 3 runs had `trainer.max_epochs=2` in addition"
 
 
 def test_some_attentions_can_be_run_alone_with_all_their_seeds(

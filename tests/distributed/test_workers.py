@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
@@ -30,8 +31,14 @@ def test_one_process_does_the_work_itself() -> None:
         assert list(workers.map(describe, [(3,)])) == [(3, os.getpid(), False)]
 
 
+def write_late(file: Path, seconds: float) -> None:
+    time.sleep(seconds)
+    file.touch()
+
+
 @pytest.mark.slow
-def test_what_terminated_workers_do_is_not_waited_for() -> None:
+def test_what_terminated_workers_do_is_not_waited_for(tmp_path: Path) -> None:
     with Workers(2) as workers:
-        next(workers.map(time.sleep, [(0,), *[(600,)] * 6]))
+        next(workers.map(write_late, [(tmp_path / str(number), 5.0 * (number > 0)) for number in range(7)]))
         workers.terminate()
+    assert [file.name for file in tmp_path.iterdir()] == ["0"]

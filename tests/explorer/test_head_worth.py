@@ -186,6 +186,18 @@ def test_the_command_writes_a_page_and_its_figures(run: Path, capsys: pytest.Cap
     assert all(line.split("\t")[2:4] == ["", ""] for line in Path("new/heads.tsv").read_text().splitlines()[1:])
 
 
+@pytest.mark.slow
+def test_a_command_that_ends_while_it_prints_has_written_its_files(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(script, "print_heads", interrupted)
+    with pytest.raises(SystemExit, match=r"^130$"):
+        script.main([str(run), "source.txt", "target.txt", "--output", "new/heads.html", "--change", "none"])
+    assert Path("new/heads.html").is_file()
+    assert Path("new/heads.tsv").is_file()
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

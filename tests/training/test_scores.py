@@ -31,19 +31,19 @@ def test_accuracy_has_all_its_digits_in_half_precision() -> None:
 
 def test_figures_are_means_over_the_tokens_of_one_validation() -> None:
     scores = Scores({}, ["test"], reads_source=False, waiting=[])
-    for _ in range(2):
-        scores.update("val", BATCH, SPLIT, loss_of(3.0, tokens=2, correct=1), [], [])
-        scores.update("val", BATCH, SPLIT, loss_of(7.0, tokens=6, correct=3), [], [])
+    for nats in (1.25, 2.5):  # of a token
+        scores.update("val", BATCH, SPLIT, loss_of(2 * nats - 0.5, tokens=2, correct=1), [], [])
+        scores.update("val", BATCH, SPLIT, loss_of(6 * nats + 0.5, tokens=6, correct=3), [], [])
         figures = scores.compute("val", is_test=False)
         assert {name: float(figure) for name, figure in figures.items()} == scores.figures["val"]
         assert scores.figures["val"] == pytest.approx(
             {
-                "loss": 10 / 8,
-                "ppl": math.exp(10 / 8),
-                "nats_per_token": 10 / 8,
-                "bits_per_token": 10 / 8 / math.log(2),
+                "loss": nats,
+                "ppl": math.exp(nats),
+                "nats_per_token": nats,
+                "bits_per_token": nats / math.log(2),
                 "accuracy": 4 / 8,
-                "bits_per_character": 10 / math.log(2) / (2 * len("three\n")),
+                "bits_per_character": 8 * nats / math.log(2) / (2 * len("three\n")),
             }
         )
     assert scores.figures.keys() == {"val"}
