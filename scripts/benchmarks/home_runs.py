@@ -297,6 +297,12 @@ def unpack(text: str) -> Int[np.ndarray, "sentences counts"]:
     return counts
 
 
+def command_of_home(home: Home) -> str:
+    """Return the command of the runs of a home, with PRESET and WIDTH for the attention and the width."""
+    widths = (f"{option}=WIDTH" for option in home.widths)
+    return " ".join(["python train.py", *COMMON, *home.model, f"{home.slot}=PRESET", *widths])
+
+
 def commits_and_processors(rows: Iterable[dict[str, Any]]) -> str:
     """Return the commits of rows, with the word of one whose files had been changed, and what a CPU's rows lack.
 

@@ -71,6 +71,7 @@ AUTOSAVES = ("last.ckpt", "previous.ckpt")
 LOG = "output.txt"
 ATTEMPTS = "attempts.txt"
 PAGE_FILE = ROOT / "docs/benchmarks/homes.md"
+HTML_FILE = ROOT / "docs/attentions.html"
 CURVE = "val/bleu"
 PAIR = ("A black dog is running through the snow.", "Un chien noir court dans la neige.")  # whose maps are drawn
 WARM_UP = 64  # sentences that are translated before the time counts
@@ -96,8 +97,9 @@ def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     measure.set_defaults(act=measure_runs)
     page = commands.add_parser("page", help="write the page of what has been trained")
     page.add_argument("--output", type=Path, default=PAGE_FILE, help="%(default)s")
+    page.add_argument("--html", type=Path, default=HTML_FILE, help="the page with sortable tables (%(default)s)")
     page.add_argument("--resamples", type=int, default=1000, help="test sets drawn for intervals (%(default)s)")
-    page.set_defaults(act=lambda given: write_page(given.runs, given.home, given.output, given.resamples))
+    page.set_defaults(act=lambda given: write_page(given.runs, given.home, given.output, given.html, given.resamples))
     for choice in commands.choices.values():
         choice.add_argument("--home", nargs="+", default=list(HOMES), choices=list(HOMES), metavar="HOME")
     add_restore(commands, PAGE_FILE, Job._fields)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from math import comb
 from pathlib import Path
@@ -12,19 +13,20 @@ from typing import Any
 from scripts.benchmarks.draw_homes import draw_maps, plot
 from scripts.benchmarks.home_runs import (
     CAPTIONS,
-    COMMON,
     EPOCHS,
     HOMES,
     MEASURES,
     ROWS,
     SEEDS,
     Job,
+    command_of_home,
     commits_and_processors,
     presets,
     read_rows,
     rows_of,
 )
 from scripts.benchmarks.home_tables import Row, Table, judged, table_of
+from scripts.benchmarks.write_homes_html import write_html
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.markdown import code, literal
 
@@ -45,6 +47,8 @@ A home is a place of a model that takes an attention. Each table compares attent
 one size and are trained on the first {captions:,} captions of Multi30k, English to French, for {epochs} epochs of one
 schedule whose learning rate falls to zero; the corpus is this small so that the curves flatten. Scores are those of
 test_2016_flickr with greedy search and the weights that were best in validation. So far {runs} runs have finished.
+[{html_name}]({html}) (open it in a browser) has the same tables, which a click sorts,
+with the differences drawn, and the curves and the map of every attention.
 
 - Only rows of {seeds} seeds are judged: **better** or **worse** than the home's usual attention if the difference is
   significant over sentences (paired bootstrap, Koehn 2004, at least {resamples:,} test sets, p < 0.05 after Holm's
@@ -100,12 +104,13 @@ is more, grey is less than 0.005. First the usual attention, then the best, then
 """
 
 
-def write_page(runs: Path, homes: Sequence[str], page: Path, resamples: int) -> None:
-    """Write the page, the figures as .json and the plot as .png beside it."""
+def write_page(runs: Path, homes: Sequence[str], page: Path, html: Path, resamples: int) -> None:
+    """Write the page, the figures as .json and the plots as .png beside it, and the HTML page."""
     finished = [row for row in rows_of(runs / ROWS, Job._fields) if row["home"] in homes]
     if not any("bleu" in row for row in finished):
         raise UserError(f"{runs} has no finished run of {', '.join(homes)}; start `scripts.benchmarks.homes run` first")
     measures = [row for row in read_rows(runs / MEASURES) if row["home"] in homes]
+    comparable = on_one_processor(measures)
     tables = [table_of(name, finished, resamples) for name in homes]
     page.parent.mkdir(parents=True, exist_ok=True)
     maps = {}
@@ -114,7 +119,9 @@ def write_page(runs: Path, homes: Sequence[str], page: Path, resamples: int) -> 
         if draw_maps(table, measures, picture):
             what = "Self-attention of the source" if table.name == "self" else "Attention to the source"
             maps[table.name] = MAPS.format(name=picture.name, what=what, seed=SEEDS[0])
-    page.write_text(text_of(tables, finished, on_one_processor(measures), maps, page.stem, resamples), encoding="utf-8")
+    write_html(tables, comparable, resamples, html)
+    to_html = Path(os.path.relpath(html, page.parent)).as_posix()
+    page.write_text(text_of(tables, finished, comparable, maps, page.stem, to_html, resamples), encoding="utf-8")
     differences = {
         table.name: {preset: difference._asdict() for preset, difference in table.differences.items()}
         for table in tables
@@ -123,7 +130,7 @@ def write_page(runs: Path, homes: Sequence[str], page: Path, resamples: int) -> 
     content = ",\n".join(f'"{name}": {one_by_line(value)}' for name, value in figures.items())
     page.with_suffix(".json").write_text(f"{{\n{content}\n}}\n", encoding="utf-8")
     plot(tables, page.with_suffix(".png"))
-    print(f"wrote {page}: {sum(len(row.seeds) for table in tables for row in table.rows)} runs")
+    print(f"wrote {page} and {html}: {sum(len(row.seeds) for table in tables for row in table.rows)} runs")
 
 
 def one_by_line(value: Any) -> str:
@@ -139,6 +146,7 @@ def text_of(
     measures: Sequence[dict[str, Any]],
     maps: dict[str, str],
     name: str,
+    html: str,
     resamples: int,
 ) -> str:
     runs = [row for row in finished if "bleu" in row]
@@ -152,6 +160,8 @@ def text_of(
         signature=", ".join(code(signature) for signature in sorted({row["bleu_signature"] for row in runs})),
         commits=commits_and_processors(runs),
         name=name,
+        html=html,
+        html_name=html.rpartition("/")[2],
         first_seed=SEEDS[0],
         sections="\n".join(section(table, finished, measures, maps.get(table.name, "")) for table in tables),
         processors=processors(measures),
@@ -205,17 +215,7 @@ def section(table: Table, finished: Sequence[dict[str, Any]], measures: Sequence
     ]
     return SECTION.format(
         title=home.title,
-        command=code(
-            " ".join(
-                [
-                    "python train.py",
-                    *COMMON,
-                    *home.model,
-                    f"{home.slot}=PRESET",
-                    *(f"{option}=WIDTH" for option in home.widths),
-                ]
-            )
-        ),
+        command=code(command_of_home(home)),
         seeds=str(seeds[0]) if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]}",
         captions=CAPTIONS,
         finished=len(table.rows),

@@ -7,7 +7,7 @@ import io
 import itertools
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, NamedTuple
 
@@ -23,7 +23,6 @@ from matplotlib.ticker import MaxNLocator
 from seq2seq_attn.alignment.fonts import FONT
 from seq2seq_attn.alignment.heat_map import widest
 from seq2seq_attn.comparison.figures import Column, Figures, efficient
-from seq2seq_attn.comparison.rows import Row
 
 STYLE: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "compare_runs", "font.family": FONT}
 LINES = ("-", "--", ":", "-.")  # of seeds
@@ -36,6 +35,9 @@ PANEL_AXES = (0.19, 0.24, 0.78, 0.72)  # shares of the panel
 FOREST_ROW, FOREST_AXIS, FOREST_FOOT = 0.19, 2.4, 0.45
 LABEL, TICK = 7.5, 7.0  # points
 BOLD = 1.12  # times as wide
+
+
+Curve = Sequence[tuple[float, float]]  # a figure by updates
 
 
 class Box(NamedTuple):
@@ -210,12 +212,11 @@ def cost(box: Box, taken: Sequence[Box], frame: Box, point: tuple[float, float])
     return 10 * outside + sum(map(box.overlap, taken)) + 0.004 * math.dist(point, box.nearest(point))
 
 
-def panels(rows: Sequence[Row], key: str, title: str, name: str) -> dict[str, str]:
-    """Return by label a small plot of each row, its seeds in black over all other runs in grey.
+def panels(curves: Mapping[str, Sequence[Curve]], title: str, name: str) -> dict[str, str]:
+    """Return by label a small plot of its curves, one of each seed, in black over all others in grey.
 
     Grey curves and axes are drawn once, in the first panel; the others refer to them by `name`.
     """
-    curves = {row.label: [run.curve(key) for run in row.runs] for row in rows}
     everything = [curve for seed_curves in curves.values() for curve in seed_curves if curve]
     if max(map(len, everything), default=0) < 2:
         return {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -158,14 +159,16 @@ def best_maps(run: Run) -> Path | None:
     return folders[max(sorted(scores), key=scores.__getitem__, default=max(folders))]
 
 
-def draw_map(attention_map: Map, description: str) -> str:
-    """Draw a map; a weight of exactly 0, which a pattern, a mask or a normalizer sets, is grey."""
-    rows, columns = ([readable(token) for token in side] for side in (attention_map.rows, attention_map.columns))
+def draw_map(
+    weights: Float[np.ndarray, "rows columns"], rows: Sequence[str], columns: Sequence[str], description: str
+) -> str:
+    """Draw a map of tokens; a weight of exactly 0, which a pattern, a mask or a normalizer sets, is grey."""
+    rows, columns = ([readable(token) for token in side] for side in (rows, columns))
     left, top = MARGIN + widest(rows, FONT_SIZE), MARGIN + widest(columns, FONT_SIZE)
     wide, high = CELL * len(columns), CELL * len(rows)
     width, height = left + wide + 0.05, top + high + 0.05
     figure, axes = plot((width, height), (left / width, 0.05 / height, wide / width, high / height))
-    show(axes, np.ma.masked_equal(attention_map.weights, 0))
+    show(axes, np.ma.masked_equal(weights, 0))
     label(axes, columns, rows, FONT_SIZE)
     axes.tick_params(length=0)
     return svg(figure, description)

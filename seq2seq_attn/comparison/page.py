@@ -188,11 +188,13 @@ def curves(figures: Figures, number: int) -> Iterator[str]:
     """Yield the curves of the validation score, and folded those of the loss, in which attentions differ less."""
     yield "<h3>Learning curves</h3>"
     yield note(f"Black: this {figures.by}, a line for each seed. Grey: all others.")
-    yield from small_plots(
-        panels(figures.rows, f"val/{figures.metric}", f"validation {figures.score}", f"score-{number}")
+    scores, losses = (
+        {row.label: [run.curve(key) for run in row.runs] for row in figures.rows}
+        for key in (f"val/{figures.metric}", "train/loss")
     )
+    yield from small_plots(panels(scores, f"validation {figures.score}", f"score-{number}"))
     yield "<details><summary>Training loss, nats a token</summary>"
-    yield from small_plots(panels(figures.rows, "train/loss", "training loss", f"loss-{number}"))
+    yield from small_plots(panels(losses, "training loss", f"loss-{number}"))
     yield "</details>"
 
 
@@ -237,7 +239,7 @@ def maps(figures: Figures, kind: str, title: str, sentence: int) -> Iterator[str
     yield f'<div class="key">{draw_scale(f"{figures.title}, {kind}")}</div><div class="maps">'
     for label, one in by_label.items():
         about = f"<span>layer {one.layer}, {counted(one.heads, 'head')}</span>"
-        drawn = draw_map(one, f"{figures.title}, {kind}: weights of {label}")
+        drawn = draw_map(one.weights, one.rows, one.columns, f"{figures.title}, {kind}: weights of {label}")
         yield f"<figure><figcaption>{named(label)} {about}</figcaption>{drawn}</figure>"
     yield "</div>"
 

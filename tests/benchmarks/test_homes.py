@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -301,7 +302,9 @@ def test_a_row_of_one_seed_is_marked_and_never_called_better(tmp_path: Path) -> 
     measured = {"home": "rnn", "preset": "hard", "seed": 1, "aer": 41.5, "tokens_per_second": 5432.0}
     others = [{"home": "rnn", "preset": "l2", "seed": seed, "aer": 50.0} for seed in (1, 3)]
     home_runs.write_rows(runs / home_runs.MEASURES, [measured, *others])
-    script.main(["page", "--runs", str(runs), "--output", str(page), "--home", "rnn", "--resamples", "200"])
+    html = tmp_path / "attentions.html"
+    output = ["--output", str(page), "--html", str(html)]
+    script.main(["page", "--runs", str(runs), *output, "--home", "rnn", "--resamples", "200"])
     text = page.read_text(encoding="utf-8")
     cells = {line.split(" | ")[0].strip("| "): line.split(" | ") for line in text.splitlines() if line.startswith("| ")}
     verdicts = {name: row[5] for name, row in cells.items() if len(row) > 5}
@@ -321,7 +324,15 @@ def test_a_row_of_one_seed_is_marked_and_never_called_better(tmp_path: Path) -> 
     assert "- Commits of the runs: `cccccccc`; processor not recorded\n" in text
     assert f"training pairs. 5\nof {len(options('attention'))} attentions have finished; the model refuses 1." in text
     assert "all 3 seeds of one are above all 3 of the other in one of 10 cases" in " ".join(text.split())
+    assert "[attentions.html](../attentions.html)" in text
     assert page.with_suffix(".png").stat().st_size > 10_000
+    shown = html.read_text(encoding="utf-8")
+    assert "<li>Better: multihead.</li>\n<li>Worse: none.</li>\n<li>Neither, with 3 seeds: l2.</li>" in shown
+    assert "<li>Not judged, for want of seeds: 1 attention.</li>" in shown
+    assert "sparse is not taken: not | here" in shown
+    table = shown[shown.index("<h3>All figures") : shown.index("<h3>Learning curves")]
+    rows = re.findall(r'<th scope="row" data-value="([^"]+)">(.*?)</tr>', table, re.DOTALL)
+    assert {name for name, cells in rows if "*</td>" in cells} == {"none", "multihead"}
     figures = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
     assert len(figures["rows"]) == 14
     assert str(tmp_path) not in json.dumps(figures) + text
@@ -338,10 +349,26 @@ def test_restored_rows_make_the_same_page_without_the_runs_and_are_neither_run_n
     measures[1] |= {"map": drawn, "processor": "a processor", "tokens_per_second": 9.0}
     measures[0] |= {"map": None, "processor": "one that measured no speed"}
     home_runs.write_rows(tmp_path / "runs" / home_runs.MEASURES, measures)
-    command = ["page", "--output", str(page), "--home", "rnn", "--resamples", "200"]
+    command = [
+        "page",
+        "--output",
+        str(page),
+        "--html",
+        str(page.with_name("attentions.html")),
+        "--home",
+        "rnn",
+        "--resamples",
+        "200",
+    ]
     script.main([*command, "--runs", str(tmp_path / "runs")])
     files = {file: file.read_bytes() for file in page.parent.iterdir()}
-    assert sorted(file.name for file in files) == ["homes.json", "homes.md", "homes.png", "homes_rnn.png"]
+    assert sorted(file.name for file in files) == [
+        "attentions.html",
+        "homes.json",
+        "homes.md",
+        "homes.png",
+        "homes_rnn.png",
+    ]
     text = page.read_text(encoding="utf-8")
     assert "](homes_rnn.png)" in text
     assert "processors: a processor." in " ".join(text.split())
@@ -456,7 +483,8 @@ def test_a_run_of_the_queue_is_one_of_train_py_and_can_be_measured(
     assert [len(row) for row in drawn["weights"]] == [len(drawn["columns"])] * len(drawn["rows"])
     home_runs.write_rows(tmp_path / "runs" / home_runs.MEASURES, [{**job._asdict(), "map": drawn}])
     page = tmp_path / "docs" / "homes.md"
-    script.main(["page", "--runs", str(tmp_path / "runs"), "--home", "rnn", "--output", str(page)])
+    output = ["--output", str(page), "--html", str(page.with_suffix(".html"))]
+    script.main(["page", "--runs", str(tmp_path / "runs"), "--home", "rnn", *output])
     assert page.with_name("homes_rnn.png").stat().st_size > 5000
 
 
