@@ -174,7 +174,7 @@ def section(place: Place, number: int) -> Iterator[str]:
         yield "<h3>One sentence in every run</h3>"
         yield note(
             "The last layer, mean over heads, of the first seed, along a given translation. A row is a token that "
-            "looks, a column one that is looked at. Grey is exactly 0."
+            "looks, a column one that is looked at. Grey is less than 0.005."
         )
         yield f'<div class="key">{draw_scale(figures.title)}</div><div class="maps">'
         for preset in (row.preset for row in table.rows if row.preset in maps):
