@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import final
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
+
+from seq2seq_attn.nn.cached_property import CachedProperty
 
 
 def decay_of_pairs(
@@ -81,7 +82,7 @@ class DecayedChunks:
         keys, values = (F.pad(x, (0, 0, 0, padding)).unflatten(2, (-1, length)) for x in (keys, values))
         return cls(keys, values, F.pad(log_decay, (0, padding)).unflatten(2, (-1, length)), before)
 
-    @cached_property
+    @CachedProperty
     def earlier(self) -> Float[Tensor, "batch heads chunks features width"] | None:
         """The sum over the positions before each chunk, decayed until the last of them; None: 0 for all chunks."""
         if self.keys.shape[2] == 1:
@@ -90,7 +91,7 @@ class DecayedChunks:
         first = torch.zeros_like(sums[:, :, 0]) if self.before is None else self.before
         return torch.stack(carried(first, sums.unbind(2)[:-1], self._decay_of_chunks[:-1]), 2)
 
-    @cached_property
+    @CachedProperty
     def later(self) -> Float[Tensor, "batch heads chunks features width"] | None:
         """The sum over the positions after each chunk, decayed back until the last of its own; None: 0 for all."""
         if self.keys.shape[2] == 1:
@@ -107,7 +108,8 @@ class DecayedChunks:
         self, query: Float[Tensor, "batch heads target features"], position: int
     ) -> Float[Tensor, "batch heads target width"]:
         """Return phi(q) times the sum over all keys, for queries that are all at one position."""
-        chunk, row = divmod(position, self.keys.shape[3])
+        length = self.keys.shape[3]
+        chunk, row = position // length, position % length  # torch.compile has no divmod of a length
         return self._sums(query.unsqueeze(2), slice(chunk, chunk + 1), slice(row, row + 1), causal=False).squeeze(2)
 
     def sums(
@@ -119,7 +121,7 @@ class DecayedChunks:
             causal: a query sees the keys up to its own position only.
         """
         length, target = self.keys.shape[3], query.shape[2]
-        chunk, row = divmod(first, length)
+        chunk, row = first // length, first % length
         query = F.pad(query, (0, 0, row, -(row + target) % length)).unflatten(2, (-1, length))
         sums = self._sums(query, slice(chunk, chunk + query.shape[2]), slice(None), causal)
         return sums.flatten(2, 3)[:, :, row : row + target]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Annotated, Any, Literal, final
 
 import torch
@@ -25,6 +25,7 @@ from seq2seq_attn.attention.linear_attention import LinearAttention, check_one_m
 from seq2seq_attn.attention.state import Attended, AttentionMemory
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.factory import build_part
+from seq2seq_attn.nn.cached_property import CachedProperty
 from seq2seq_attn.nn.heads import join_heads, split_heads
 from seq2seq_attn.nn.precision import at_least_float32
 from seq2seq_attn.nn.projections import glorot_projection
@@ -57,7 +58,7 @@ class DeltaMemory(AttentionMemory):
     def source(self) -> int:
         return self.num_before + self.keys.shape[2]
 
-    @cached_property
+    @CachedProperty
     def written(self) -> KernelMemory:
         """Keys and pseudo-values, whose decayed sum is the state; what is hidden has the pseudo-value 0."""
         with torch.autocast(self.keys.device.type, enabled=False):
@@ -74,13 +75,13 @@ class DeltaMemory(AttentionMemory):
         """The state after all positions, of the same size at every step of decoding."""
         return self.written.total
 
-    @cached_property
+    @CachedProperty
     def decay(self) -> Float[Tensor, "batch heads queries source source"]:
         """The decay of each pair, 0 for keys after the query; for each query where each has a mask."""
         log_decay = torch.zeros_like(self.strength) if self.log_decay is None else self.log_decay
         return decay_within(self._seen(log_decay), causal=True)
 
-    @cached_property
+    @CachedProperty
     def transform(self) -> Float[Tensor, "batch heads queries source source"]:
         """The weight of each value in each pseudo-value; for each query where each has a mask."""
         return ut_transform(self.keys, self._seen(self.strength), self.decay)

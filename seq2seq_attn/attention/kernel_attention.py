@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Annotated, Any, Literal, final
 
 import torch
@@ -21,6 +21,7 @@ from seq2seq_attn.attention.linear_attention import LinearAttention, check_one_m
 from seq2seq_attn.attention.state import Attended, AttentionMemory
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.factory import build_part
+from seq2seq_attn.nn.cached_property import CachedProperty
 from seq2seq_attn.nn.heads import check_heads, join_heads, split_heads
 from seq2seq_attn.nn.masked import intersect_masks
 from seq2seq_attn.nn.precision import at_least_float32
@@ -53,7 +54,7 @@ class KernelMemory(AttentionMemory):
     def source(self) -> int:
         return self.num_before + self.keys.shape[2]
 
-    @cached_property
+    @CachedProperty
     def total(self) -> Float[Tensor, "batch heads features width"]:
         """The sum over all positions: the state of decoding, of the same size at every step."""
         return self.sum_before(self.source)
@@ -70,7 +71,7 @@ class KernelMemory(AttentionMemory):
         kept = self.before if log_decay is None else self.before * log_decay.sum(-1).exp()[..., None, None]
         return kept + here
 
-    @cached_property
+    @CachedProperty
     def chunks(self) -> DecayedChunks:
         """`keys` and `values` in chunks, with the decayed sums before and after each."""
         assert self.log_decay is not None

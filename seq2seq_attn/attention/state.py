@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, NamedTuple, final
 
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor
 from seq2seq_attn.attention.history import History
 from seq2seq_attn.attention.key_mask import check_sequences
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.nn.cached_property import CachedProperty
 from seq2seq_attn.nn.named_tuple import with_fields
 from seq2seq_attn.nn.precision import at_least_float32
 
@@ -77,14 +78,14 @@ class Memory(AttentionMemory):
         """Whether the mask is the same for all queries."""
         return self.mask is None or self.mask.dim() == 2
 
-    @cached_property
+    @CachedProperty
     def visible(self) -> Bool[Tensor, "batch 1 _ source"] | None:
         """The mask with an axis for heads and one for queries."""
         if self.mask is None:
             return None
         return self.mask[:, None, None, :] if self.mask.dim() == 2 else self.mask[:, None]
 
-    @cached_property
+    @CachedProperty
     def lengths(self) -> Int[Tensor, " batch"]:
         """One past the last key that any query of a sentence may attend to."""
         if self.ends is not None:
@@ -283,15 +284,15 @@ class QueryKeyPositions:
             columns=slice(source) if window is None else window if isinstance(window, slice) else None,
         )
 
-    @cached_property
+    @CachedProperty
     def query(self) -> Int[Tensor, "*blocks target"]:
         return self._query()
 
-    @cached_property
+    @CachedProperty
     def key(self) -> Int[Tensor, "*blocks source"]:
         return self._key()
 
-    @cached_property
+    @CachedProperty
     def end(self) -> Int[Tensor, "batch *blocks target"]:
         return self._end()
 

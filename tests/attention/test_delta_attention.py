@@ -217,3 +217,23 @@ def test_positions_that_change_queries_and_keys_are_refused() -> None:
         UserError, match=r"^the delta rule takes no position=rotary; use position=sinusoidal, learned or"
     ):
         layer("delta", relative=RotaryPosition(dim=D, base=100.0).relative)
+
+
+@pytest.mark.parametrize("need_weights", [False, True])
+@pytest.mark.parametrize("without", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("preset", [("linear",), ("gated_linear",), *LAYERS])
+def test_a_memory_that_was_first_read_without_gradients_has_them(
+    preset: tuple[str, ...], without: type[Any], need_weights: bool
+) -> None:
+    sizes = {"query_dim": D, "key_dim": D, "value_dim": D}
+    attention = attention_of(preset[0], f"attention.num_heads={HEADS}", *preset[1:], **sizes).eval()
+    query, keys = torch.randn(B, 5, D), torch.randn(B, N, D, requires_grad=True)
+    gradients = []
+    for read_before in (False, True):
+        memory = attention.prepare(keys)
+        if read_before:
+            with without():
+                attention(query, memory, need_weights=need_weights)
+        context = attention(query, memory, need_weights=need_weights).context
+        gradients += torch.autograd.grad(context.square().sum(), keys)
+    same(*gradients)

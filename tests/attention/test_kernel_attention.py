@@ -271,3 +271,9 @@ def test_a_feature_map_is_replaced_by_name() -> None:
     assert attention.feature_map.max_length == 9
     with pytest.raises(UserError, match="max_length=0 must be at least 1; use 256"):
         attention_of("cosformer", "attention.feature_map.max_length=0", query_dim=8, key_dim=8, value_dim=8)
+
+
+def test_what_is_drawn_on_the_cpu_is_moved_to_the_default_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_default_device", lambda: torch.device("meta"))
+    assert layer("performer").feature_map.directions.is_meta
+    assert layer("lsh").pattern.rotations.is_meta

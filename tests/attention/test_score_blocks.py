@@ -7,6 +7,8 @@ import torch
 from configs import attention_of, options
 from torch import Tensor
 
+from seq2seq_attn.attention.backend.blocks import flatten_blocks, to_rows
+from seq2seq_attn.attention.block import Block
 from seq2seq_attn.attention.state import QueryKeyPositions
 
 SCORES = [name for name in options("attention/score") if name != "mixture"]  # which is empty as it stands
@@ -53,3 +55,10 @@ def test_what_a_score_looks_at_in_a_block_is_what_it_looks_at_in_the_dense_pass(
     dense = score.visible(positions(torch.arange(LENGTH), torch.arange(LENGTH)))
     found = score.visible(positions(ROWS, COLUMNS))
     assert torch.equal(found, dense[:, :, ROWS[:, :, None], COLUMNS[:, None, :]].movedim(1, 2))
+
+
+def test_rows_that_are_whole_already_are_not_copied() -> None:
+    x = torch.randn(BATCH, 1, HEADS, 5, 7)
+    rows = flatten_blocks(x, 7)
+    assert rows.data_ptr() == x.data_ptr()
+    assert to_rows(rows, [Block(0, 0, 5, 7)], 5) is rows

@@ -230,10 +230,11 @@ def test_real_keys_behind_padding_are_declined(kind: Any) -> None:
 
 
 @kinds
-def test_a_mask_is_declined_in_an_export(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    tensors, mask = inputs(1, 1, 50, 50, 3, 3, apart=False), torch.arange(50)[None] < 41
-    monkeypatch.setattr(torch.compiler, "is_exporting", lambda: True)
-    assert block_product(*tensors, mask, False, kind(k=4, length_ratio=1.0).block_groups, rows_match_keys=False) is None
+def test_all_is_declined_in_a_compiled_program(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    tensors, groups = inputs(1, 1, 50, 50, 3, 3, apart=False), kind(k=4, length_ratio=1.0).block_groups
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    for mask in (None, torch.arange(50)[None] < 41):
+        assert block_product(*tensors, mask, False, groups, rows_match_keys=False) is None
 
 
 @pytest.mark.parametrize("k", [1, 2, 13, 40, 200])

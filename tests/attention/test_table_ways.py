@@ -110,8 +110,8 @@ def test_other_requests_go_other_ways(preset: str, options: dict[str, Any], tabl
     assert tables == []
 
 
-def test_an_export_goes_dense(tables: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.compiler, "is_exporting", lambda: True)
+def test_a_compiled_program_goes_dense(tables: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
     layer("synthesizer_random", relative=no_relative).attend_self(torch.randn(B, N, WIDTH), MASK)
     assert tables == []
 

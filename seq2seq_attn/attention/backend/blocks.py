@@ -18,6 +18,7 @@ from seq2seq_attn.attention.pattern.pattern import Pattern
 from seq2seq_attn.attention.state import Memory, QueryKeyPositions
 from seq2seq_attn.nn.dropout import dropout
 from seq2seq_attn.nn.heads import matmul_groups
+from seq2seq_attn.nn.linear import with_zeros
 from seq2seq_attn.nn.masked import intersect_masks
 
 MAX_TILE_NUMBERS = 2**22  # held at once by a score that is wider than its pairs; 16 MiB in float32
@@ -203,7 +204,7 @@ class BlockedScores:
 def to_rows(x: Tensor, group: Sequence[AnyBlock], rows: int) -> Tensor:
     """Sort the rows of a group's blocks, (batch, heads, rows, columns); rows of no block are 0."""
     if in_sequence(group):
-        return F.pad(x, (0, 0, 0, rows - x.shape[2]))
+        return with_zeros(x, rows - x.shape[2])
     positions = row_positions(group, x.device)
     order = torch.full((rows,), len(positions), device=x.device)
     order[positions] = torch.arange(len(positions), device=x.device)
@@ -227,7 +228,8 @@ def gather(tensors: tuple[Tensor, ...], positions: Int[Tensor, "blocks length"])
 def flatten_blocks(x: Tensor, width: int) -> Tensor:
     """Turn (batch, blocks, heads, rows, columns) into (batch, heads, all rows, width), padded with zeros."""
     rows = x.movedim(1, 2).flatten(2, 3)
-    return F.pad(rows, (0, width - rows.shape[-1]))
+    missing = width - rows.shape[-1]
+    return F.pad(rows, (0, missing)) if missing else rows  # padding by nothing would copy them
 
 
 def reorder(x: Tensor, order: Int[Tensor, "target columns"]) -> Tensor:

@@ -27,7 +27,7 @@ ROWS, WEIGHTS = 128, 2**19
 
 
 def attend(parts: Parts, request: Request) -> HeadOutput | None:
-    """Return None where weights are no plain softmax, depend on contents or are few; on a GPU and in an export."""
+    """Return None where weights are no plain softmax, depend on contents or are few; on a GPU and in torch.compile."""
     score, memory = parts.score, request.memory
     if score.query_parts or score.key_parts or parts.dropout > 0 or parts.mix is not None:
         return None
@@ -42,7 +42,7 @@ def attend(parts: Parts, request: Request) -> HeadOutput | None:
         return None
     if values.device.type != "cpu" or values.dtype not in (torch.float32, torch.float64):
         return None
-    if torch.compiler.is_exporting():  # an exported program cannot group sentences by what their masks hide
+    if torch.compiler.is_compiling():  # a compiled program cannot group sentences by what their masks hide
         return None
     positions = request.positions()
     scores = parts.scores(request.prepared, memory.keys, positions, values.dtype)

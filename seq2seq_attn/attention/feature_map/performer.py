@@ -54,7 +54,7 @@ class PerformerFeatureMap(FeatureMap):
             raise UserError(f"attention.feature_map.seed={seed} and redraw={redraw} must not be negative; use 0")
         self.scale = head_dim**-0.25
         directions = orthogonal_directions(num_features, head_dim, (seed, layer, redraw))
-        self.register_buffer("directions", directions.to(torch.get_default_dtype()))
+        self.register_buffer("directions", directions.to(torch.get_default_device(), torch.get_default_dtype()))
 
     def query_features(
         self, query: Float[Tensor, "batch heads target width"], position: Int[Tensor, " target"]

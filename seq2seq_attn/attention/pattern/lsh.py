@@ -61,9 +61,10 @@ class LshPattern(Pattern):
                 f"set it to {num_buckets + 1}"
             )
         self.buckets_from = max(512, 1536 * num_rounds // num_buckets)  # measured on one CPU core
-        generator = torch.Generator().manual_seed(1000 * seed + layer)
-        rotations = torch.randn(num_rounds, head_dim, num_buckets // 2, generator=generator, dtype=torch.float64)
-        self.register_buffer("rotations", rotations.to(torch.get_default_dtype()))
+        generator = torch.Generator("cpu").manual_seed(1000 * seed + layer)
+        shape = num_rounds, head_dim, num_buckets // 2
+        rotations = torch.randn(shape, generator=generator, dtype=torch.float64, device="cpu")
+        self.register_buffer("rotations", rotations.to(torch.get_default_device(), torch.get_default_dtype()))
 
     def select(
         self,

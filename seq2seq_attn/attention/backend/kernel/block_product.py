@@ -29,18 +29,18 @@ def block_product(
     *,
     rows_match_keys: bool,
 ) -> Float[Tensor, "batch heads target value_width"] | None:
-    """Return the context; None on a GPU, for real keys after padding, and under a mask in an export.
+    """Return the context; None on a GPU, for real keys after padding, and in torch.compile and torch.export.
 
     A batch costs what its real keys cost. With `rows_match_keys`, rows of padding are left out too, and are 0.
     """
     if query.device.type != "cpu" or not query.dtype == keys.dtype == values.dtype:
         return None
+    if torch.compiler.is_compiling():  # it refuses writes into strided views, and lengths that are read
+        return None
     batch, target, source = len(query), query.shape[2], keys.shape[2]
     if mask is None:
         groups = [SentenceGroup(0, batch, cut(target, source, causal))]
     else:
-        if torch.compiler.is_exporting():  # an exported program cannot group sentences by their lengths
-            return None
         lengths = mask.sum(-1)
         if not torch.equal(mask, torch.arange(source) < lengths[:, None]):
             return None

@@ -6,7 +6,6 @@ is one, too.
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Any, final
 
 import torch
@@ -14,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from seq2seq_attn.nn.cached_property import CachedProperty
 from seq2seq_attn.nn.differentiable import differentiable_once
 
 # Of an embedding bag. Autograd calls it, but not in inference mode.
@@ -42,7 +42,7 @@ class Lists:
         first = (torch.arange(batch, device=keys.device)[:, None] * kv_heads + groups) * source
         self.bags = (keys + first[:, :, None, None]).flatten(0, 2)
 
-    @cached_property
+    @CachedProperty
     def rows_by_key(self) -> tuple[Int[Tensor, " pairs"], Int[Tensor, " keys"]]:
         """The pairs sorted by their keys, and where those of each key begin."""
         keys, order = self.bags.flatten().sort(stable=True)
