@@ -30,7 +30,7 @@ from seq2seq_attn.attention.layer import AttentionLayer
 from seq2seq_attn.attention.normalizer.normalizer import Normalizer
 from seq2seq_attn.attention.packed_projection import MIN_PACKED_ROWS, PackedProjection, pack, pack_source
 from seq2seq_attn.attention.score.latent import LatentScore
-from seq2seq_attn.attention.score.score import Score, check_taken
+from seq2seq_attn.attention.score.score import Score, check_prepared, check_taken
 from seq2seq_attn.attention.state import Attended, Memory, by_sentence, flatten_hypotheses, join_steps, query_positions
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.factory import build_part, redefines
@@ -240,7 +240,8 @@ class Attention(AttentionLayer):
             projected_keys, values = packed.project(keys)
             prepared = self.score.split_keys(projected_keys)
         else:
-            values, prepared = keys if values is None else values, self.score.prepare_keys(keys)
+            prepared = check_prepared(self.score, self.score.prepare_keys(keys))
+            values = keys if values is None else values
             values = values if self.project_values is None else self.project_values(values)
         values = split_heads(values, self.num_kv_heads)
         prepared = self._summed(self._rotate(prepared, start), visible)
@@ -417,7 +418,9 @@ class Attention(AttentionLayer):
     def _prepare_query(self, query: Tensor) -> tuple[Tensor, ...]:
         """Return prepared queries; of latents those of each head, unless the dense backend takes the score's own."""
         latent = None if self.backend == "dense" else self.latent
-        return self.score.prepare_query(query) if latent is None else latent.query_heads(query)
+        if latent is not None:
+            return latent.query_heads(query)
+        return check_prepared(self.score, self.score.prepare_query(query))
 
     def _rotate(self, prepared: tuple[Tensor, ...], start: int, *, same_position: bool = False) -> tuple[Tensor, ...]:
         """Rotate prepared queries or keys by their positions, if the relative position encoding does so."""

@@ -32,6 +32,7 @@ OPTIONS = {
     "limits": "what it is not meant for",
 }
 OF_USERS = ("parallel", "text", "mixture", "documents")  # choices of data= that name no corpus
+OF_PARTS = "seq2seq_attn.attention.attention.Attention"  # the layer that its parts alone describe
 LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z]+)?")
 OF_TRANSLATION = ("bleu", "tokenized_bleu", "detokenized_bleu", "sentence_bleu", "chrf", "ter", "comet")  # metrics
 FIGURES = {
@@ -109,11 +110,16 @@ class Known(NamedTuple):
         return self.results.get(f"{stage}/{name}_signature")
 
     def attentions(self) -> Iterator[tuple[str, list[tuple[str, str]]]]:
-        """Yield the slot of each attention of the model, and the kind and class of its parts and of their parts."""
+        """Yield the slot of each attention of the model, and the kind and class of its parts and of their parts.
+
+        A layer with a class of its own is before its parts.
+        """
         for side in ("encoder", "decoder"):
             for slot, node in (self.config["model"].get(side) or {}).items():
                 if str(slot).endswith("attention") and isinstance(node, dict):
-                    yield f"{side}.{slot}", list(classes_of(node))
+                    layer = str(node.get("_target_"))
+                    own = [] if layer == OF_PARTS else [("attention", layer)]
+                    yield f"{side}.{slot}", [*own, *classes_of(node)]
 
 
 def classes_of(node: dict[str, Any]) -> Iterator[tuple[str, str]]:

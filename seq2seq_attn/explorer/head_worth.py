@@ -85,14 +85,15 @@ def measure(models: Models, pairs: Pairs, change: Change | None) -> Measured:
                 with intervened(model, [Intervention(change, slot, head)]):
                     rise, error = ratio(token_losses(models, pairs) - loss, tokens)
                 advance(1)
-            heads.append(Head(slot, head, rise, error, {} if head is None else figures[slot][head]))
+            known = {} if head is None or slot not in figures else figures[slot][head]  # a layer may have no weights
+            heads.append(Head(slot, head, rise, error, known))
     return Measured(heads, float(loss.sum() / tokens.sum()), len(tokens), int(tokens.sum()), change)
 
 
 def mean_figures(
     models: Models, model: EncoderDecoder, pairs: Pairs, advance: Callable[[int], None]
 ) -> dict[str, list[dict[str, float]]]:
-    """Return by slot the figures of each head, means over the pairs."""
+    """Return by slot the figures of each head, means over the pairs; none of a slot without weights."""
     sums: dict[str, np.ndarray] = {}
     for source, target in zip(pairs.sources, pairs.targets, strict=True):
         for slot, weights, columns, _ in attention_along(model, models.tokenizer, source, target):

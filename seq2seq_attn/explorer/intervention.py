@@ -88,7 +88,10 @@ def intervened(model: EncoderDecoder, interventions: Sequence[Intervention]) -> 
                     )
                 stack.enter_context(without_heads(layer, by_head))
             else:
-                raise UserError(f"{slot} is a {type(layer).__name__}, whose heads the explorer cannot change")
+                raise UserError(
+                    f"the heads of {slot}, {type(layer).__name__}, cannot be changed; choose another slot, or give "
+                    "--change none to seq2seq-attn heads"
+                )
         yield
 
 

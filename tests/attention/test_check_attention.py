@@ -12,10 +12,11 @@ from torch import Tensor, nn
 
 from seq2seq_attn.attention import check_attention
 from seq2seq_attn.attention.gate.gate import Gate
+from seq2seq_attn.attention.kernel_attention import KernelAttention
 from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
 from seq2seq_attn.attention.pattern.pattern import Pattern
 from seq2seq_attn.attention.score.scaled_dot import ScaledDotScore
-from seq2seq_attn.attention.state import Memory
+from seq2seq_attn.attention.state import Attended, Memory
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.masked import masked_softmax
 
@@ -28,6 +29,11 @@ GRADIENTS, STATE, FASTER = (
     "every parameter gets a gradient",
     "the state round-trips",
     "the faster ways equal backend=dense",
+)
+SUMS, ASKING, TYPE = (
+    "weights sum to 1, or sums_to_one is False",
+    "asking for weights changes nothing",
+    "the context has the type of the query",
 )
 
 
@@ -138,6 +144,33 @@ class LostWhereLong(ScaledDotScore):
         return scores if scores.shape[-1] < 100 else scores * torch.nan
 
 
+class Few(ScaledDotScore):
+    """Has a table of few positions, and a parameter that is not trained."""
+
+    def __init__(self, **sizes: Any) -> None:
+        super().__init__(**sizes)
+        self.max_length = 12
+        self.table = nn.Parameter(torch.rand(self.max_length), requires_grad=False)
+
+    def forward(self, query: Any, keys: Any, positions: Any) -> Tensor:
+        return super().forward(query, keys, positions) * self.table[positions.key].unsqueeze(-2)
+
+
+class Single(Normalizer):
+    """Computes in float32."""
+
+    def forward(self, scores: Tensor, allowed: Tensor | None) -> Normalized:
+        return Normalized(masked_softmax(scores.float(), allowed).to(scores.dtype))
+
+
+class OneSided(KernelAttention):
+    """Ignores lengths, has another context where weights are asked for, and returns it in float32."""
+
+    def attend_self(self, x: Tensor, mask: Any = None, *, need_weights: bool = False, **others: Any) -> Attended:
+        attended = super().attend_self(x, mask, need_weights=need_weights, **others | {"valid_length": None})
+        return attended._replace(context=(attended.context * (2 if need_weights else 1)).float())
+
+
 class Closed(Gate):
     """Lets nothing pass at first, so that nothing else has a gradient in the first update."""
 
@@ -151,7 +184,7 @@ class Closed(Gate):
 
 CLASSES = {
     "gate": {"closed": Closed, "sums": Sums},
-    "normalizer": {"sees_all": SeesAll, "not_a_number": NotANumber, "idle": Idle},
+    "normalizer": {"sees_all": SeesAll, "not_a_number": NotANumber, "idle": Idle, "single": Single},
     "pattern": {"narrow": Narrow, "lists_hidden": ListsHidden},
     "score": {
         "means_of_batch": MeansOfBatch,
@@ -160,6 +193,7 @@ CLASSES = {
         "one_tensor": OneTensor,
         "apart": Apart,
         "lost_where_long": LostWhereLong,
+        "few": Few,
     },
 }
 
@@ -173,6 +207,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for name, kind in classes.items():
             file = folder / "attention" / group / f"{name}.yaml"
             file.write_text(f"_target_: {__name__}.{kind.__name__}\n_partial_: true\n", encoding="utf-8")
+    one_sided = f"defaults: [linear, _self_]\n_target_: {__name__}.OneSided\n"
+    (folder / "attention" / "one_sided.yaml").write_text(one_sided, encoding="utf-8")
     return folder
 
 
@@ -194,15 +230,17 @@ def test_every_preset_keeps_all_laws(preset: str) -> None:
         ("normalizer=sees_all", {*HIDDEN, BLIND, AHEAD, STEPS}),
         ("normalizer=not_a_number", {BLIND}),
         ("score=means_of_batch", HIDDEN - {"a hidden key weighs exactly 0"} | {AHEAD, STEPS}),
-        ("normalizer=idle", {GRADIENTS, STATE}),
+        ("normalizer=idle", {GRADIENTS, STATE, SUMS}),
         ("pattern=lists_hidden", {GRADIENTS, FASTER}),  # a weight of 1 gives queries and keys none
     ],
 )
 def test_an_attention_that_breaks_laws_is_refused_by_their_names(part: str, laws: set[str], folder: Path) -> None:
-    with pytest.raises(UserError, match=rf"^attention 'multihead' breaks {len(laws)} of 9 laws; ") as refused:
+    with pytest.raises(UserError, match=rf"^attention 'multihead' breaks {len(laws)} of 12 laws; ") as refused:
         check_attention("multihead", part, dim=8, num_heads=2, config_dir=folder)
     named = {
-        name for name in {*HIDDEN, BLIND, AHEAD, STEPS, GRADIENTS, STATE, FASTER} if f"{name}: " in str(refused.value)
+        name
+        for name in {*HIDDEN, BLIND, AHEAD, STEPS, GRADIENTS, STATE, FASTER, SUMS, ASKING, TYPE}
+        if f"{name}: " in str(refused.value)
     }
     assert named == laws
 
@@ -225,19 +263,19 @@ def test_a_cross_attention_takes_steps_and_hypotheses(part: str, laws: set[str],
 def test_every_way_of_a_pattern_is_taken_however_long_its_sequences_must_be(folder: Path) -> None:
     check_attention("multihead", "score=apart", dim=8, num_heads=2, config_dir=folder)
     for pattern in ("local", "sparse"):
-        with pytest.raises(UserError, match=rf"breaks 1 of 9 laws; {FASTER}: "):
+        with pytest.raises(UserError, match=rf"breaks 1 of 12 laws; {FASTER}: "):
             check_attention("multihead", "score=apart", f"pattern={pattern}", dim=8, num_heads=2, config_dir=folder)
 
 
 def test_what_is_no_number_breaks_a_law_wherever_it_is(folder: Path) -> None:
     for widths in ({"dim": 8}, {"query_dim": 8, "key_dim": 8}):
-        with pytest.raises(UserError, match=rf"breaks 1 of 9 laws; {FASTER}: the largest difference is nan$"):
+        with pytest.raises(UserError, match=rf"breaks 1 of 12 laws; {FASTER}: the largest difference is nan$"):
             check_attention("multihead", "score=lost_where_long", **widths, num_heads=2, config_dir=folder)
 
 
 def test_steps_go_on_in_a_branch_of_the_past(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Memory, "branch", lambda memory, rows: memory)  # as of hypotheses that keep their order
-    with pytest.raises(UserError, match=rf"breaks 1 of 9 laws; {STEPS}: the largest difference is"):
+    with pytest.raises(UserError, match=rf"breaks 1 of 12 laws; {STEPS}: the largest difference is"):
         check_attention("multihead", dim=8, num_heads=2)
 
 
@@ -247,5 +285,19 @@ def test_a_factor_that_begins_as_0_breaks_no_law(folder: Path) -> None:
 
 
 def test_an_error_of_a_class_is_the_reason_of_every_law(folder: Path) -> None:
-    with pytest.raises(UserError, match=r"^attention 'bahdanau' breaks 9 of 9 laws; .*: ValueError: no keys today; "):
+    with pytest.raises(UserError, match=r"^attention 'bahdanau' breaks 12 of 12 laws; .*: ValueError: no keys today; "):
         check_attention("bahdanau", "score=broken", query_dim=8, key_dim=6, config_dir=folder)
+
+
+def test_a_layer_of_ones_own_keeps_lengths_types_and_one_context(folder: Path) -> None:
+    with pytest.raises(UserError) as refused:
+        check_attention("one_sided", dim=8, num_heads=2, config_dir=folder)
+    for law in ("a hidden key changes nothing", ASKING, f"{TYPE}: torch.float32 of torch.float64"):
+        assert law in str(refused.value)
+
+
+def test_few_positions_and_what_is_not_trained_break_no_law_and_float32_needs_a_tolerance(folder: Path) -> None:
+    parts, options = ("score=few", "normalizer=single"), {"dim": 8, "num_heads": 2, "config_dir": folder}
+    with pytest.raises(UserError, match=r"; a part that computes in float32 .*, which tolerance=1e-05 allows$"):
+        check_attention("multihead", *parts, **options)
+    assert 1e-9 < max(check_attention("multihead", *parts, tolerance=1e-5, **options).values()) < 1e-6

@@ -237,6 +237,46 @@ class OfNumbers(Pattern):
         return (key_position != centre[..., None]).float()
 
 
+class OneTensorOfKeys(ScaledDotScore):
+    def prepare_keys(self, keys: Tensor) -> Any:
+        return super().prepare_keys(keys)[0]
+
+
+class OneTensorOfQueries(ScaledDotScore):
+    def prepare_query(self, query: Tensor) -> Any:
+        return super().prepare_query(query)[0]
+
+
+class WithoutHeads(ScaledDotScore):
+    def forward(self, query: Any, keys: Any, positions: Any) -> Tensor:
+        return super().forward(query, keys, positions).sum(1)
+
+
+class WithoutName(SoftmaxNormalizer):
+    is_softmax: ClassVar[bool] = False
+
+    def forward(self, scores: Tensor, allowed: Tensor | None) -> Any:
+        return super().forward(scores, allowed).weights
+
+
+@pytest.mark.parametrize(
+    ("part", "kind", "sentence"),
+    [
+        ("score", OneTensorOfKeys, "prepares a tensor, and prepare_query and prepare_keys must each return a tuple"),
+        ("score", OneTensorOfQueries, "prepares a tensor, and prepare_query and prepare_keys must each return a tuple"),
+        ("score", WithoutHeads, r"returns scores of shape \(2, 5, 5\), and must return them as"),
+        ("normalizer", WithoutName, r"returns a tensor; return Normalized\(weights\)"),
+    ],
+)
+def test_a_part_that_returns_a_tensor_of_another_kind_is_named(part: str, kind: Any, sentence: str) -> None:
+    sizes = {"query_dim": 8, "key_dim": 8, "value_dim": 8, "layer": 0, "num_heads": 2}
+    factory = attention_factory("multihead")
+    chosen = partial(kind, **(factory.keywords["score"].keywords if part == "score" else {}))
+    attention = factory(**sizes, **{part: chosen})
+    with pytest.raises(UserError, match=f"^{kind.__name__} {sentence}"):
+        attention.attend_self(torch.randn(2, 5, 8))
+
+
 @pytest.mark.parametrize("kind", [NotInitialised, NotInitialisedModule])
 def test_a_part_that_does_not_initialise_its_base_is_named(kind: Any) -> None:
     with pytest.raises(UserError, match=f"^{kind.__name__}.__init__ does not call super"):

@@ -512,6 +512,13 @@ def test_a_part_of_a_stranger_s_attention_is_not_imported_for_its_paper(
     assert not (tmp_path / "ran").exists()
 
 
+def test_an_attention_layer_of_its_own_is_named_and_cited() -> None:
+    text = card(known("model=transformer", "attention=delta"), {}, "folder", {})
+    assert re.search(r"decoder\.self_attention \| DeltaAttention$", text, re.MULTILINE)
+    assert re.search(r"decoder\.cross_attention \| \w+Score · ", text)
+    assert "\n- Delta rule: " in text
+
+
 def test_help_lists_the_options_of_the_card(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         script.main(["--help"])

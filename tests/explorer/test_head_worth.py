@@ -126,6 +126,11 @@ def test_figures_are_means_over_the_pairs_and_a_layer_has_none(models: Models, p
         assert one.figures == pytest.approx(expected, abs=1e-6)
 
 
+def test_a_layer_without_weights_has_no_figures(models: Models, pairs: Pairs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(head_worth, "attention_along", lambda *_: [])
+    assert not any(one.figures for one in measure(models, pairs, None).heads)
+
+
 def test_confidence_is_of_rows_that_have_weight() -> None:
     weights = torch.tensor([[[0.5, 0.25, 0.25], [0.0, 0.0, 0.0], [-3.0, 0.0, 1.0]], [[0.0] * 3] * 3])
     assert confidences(weights).tolist() == [(0.5 + 0.75) / 2, 0.0]
@@ -182,6 +187,8 @@ def test_the_command_writes_a_page_and_its_figures(run: Path, capsys: pytest.Cap
     assert text.count(">on the previous token<") == 2 * 2  # a grid and a column of each self-attention
     assert "default-src 'none'" in text
     script.main([str(run), "source.txt", "target.txt", "--output", "new/heads.html", "--change", "none"])  # its own
+    assert "all heads" in text
+    assert "all heads" not in Path("new/heads.html").read_text(encoding="utf-8")  # a layer as a whole has only a rise
     assert "rise of the loss" not in Path("new/heads.html").read_text(encoding="utf-8")
     assert all(line.split("\t")[2:4] == ["", ""] for line in Path("new/heads.tsv").read_text().splitlines()[1:])
 

@@ -7,15 +7,25 @@ from torch import Tensor
 
 from seq2seq_attn.attention.backend.request import HeadOutput, Parts, Request
 from seq2seq_attn.attention.state import QueryKeyPositions
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.nn.dropout import dropout
 from seq2seq_attn.nn.heads import matmul_groups
 from seq2seq_attn.nn.masked import intersect_masks
 
 
 def attend(parts: Parts, request: Request) -> HeadOutput:
-    """Score every key for every query and hide what mask, causality, pattern or score do not allow."""
+    """Score every key for every query and hide what mask, causality, pattern or score do not allow.
+
+    Raises:
+        UserError: for scores without a dimension of the batch or the heads, which would be spread over the others.
+    """
     memory, positions = request.memory, request.positions()
     scores = parts.scores(request.prepared, memory.keys, positions, memory.values.dtype, request.history)
+    if scores.dim() != 4:
+        raise UserError(
+            f"{type(parts.score).__name__} returns scores of shape {tuple(scores.shape)}, and must return them as "
+            "(batch or 1, heads, target, source)"
+        )
     centre = None
     if not (parts.pattern.sees_all or parts.pattern.selects):
         centre = parts.pattern.centre(request.query, positions.query, positions.end)

@@ -16,6 +16,7 @@ from seq2seq_attn.attention.normalizer.normalizer import Normalized, Normalizer
 from seq2seq_attn.attention.pattern.pattern import Pattern
 from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.attention.state import Memory, QueryKeyPositions
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.factory import redefines
 from seq2seq_attn.position.relative_encoding import RelativeEncoding
 
@@ -83,12 +84,19 @@ class Parts(NamedTuple):
         allowed: Bool[Tensor, "#batch #score_heads #target keys"] | None,
         history: History | None = None,
     ) -> Normalized:
-        """Return the weights of the values; the rows are those of all pairs or of blocks."""
+        """Return the weights of the values; the rows are those of all pairs or of blocks.
+
+        Raises:
+            UserError: for a normalizer that returns a tensor.
+        """
         if history is not None and history.normalizer is not None:
             return self.normalizer(scores, allowed, history.normalizer, history.in_search)
+        normalized: Normalized = self.normalizer(scores if self.mix is None else self.mix.before(scores), allowed)
+        if isinstance(normalized, Tensor):
+            raise UserError(f"{type(self.normalizer).__name__} returns a tensor; return Normalized(weights)")
         if self.mix is None:
-            return self.normalizer(scores, allowed)
-        weights, log_prob, entropy = self.normalizer(self.mix.before(scores), allowed)
+            return normalized
+        weights, log_prob, entropy = normalized
         weights = self.mix.after(weights)
         if allowed is not None and allowed.shape[1] in (1, weights.shape[1]):
             weights = weights.masked_fill(~allowed, 0.0)

@@ -89,6 +89,20 @@ class Score(nn.Module, ABC):
         return None
 
 
+def check_prepared(score: Score, prepared: Any) -> tuple[Tensor, ...]:
+    """Return what a score prepared.
+
+    Raises:
+        UserError: if that is one tensor, whose first sentence would be read as its first part.
+    """
+    if isinstance(prepared, Tensor):
+        raise UserError(
+            f"{type(score).__name__} prepares a tensor, and prepare_query and prepare_keys must each return a tuple of "
+            "tensors; write (x,) for one"
+        )
+    return prepared  # type: ignore[no-any-return]
+
+
 def check_max_length(score: Score, *lengths: int) -> None:
     """Check lengths against `score.max_length`.
 
