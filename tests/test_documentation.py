@@ -100,6 +100,10 @@ def test_every_attention_has_a_worked_number() -> None:
         check_table(attention_pages.worked(preset))
 
 
+def test_the_lengths_of_a_cost_are_in_order() -> None:
+    assert re.findall(r"^\| ([\d,]+) \|", attention_pages.cost("bahdanau"), re.MULTILINE) == ["128", "512", "2,048"]
+
+
 def test_the_pages_of_options_have_every_group_and_choice() -> None:
     assert set(reference_pages.GROUPS) == set(choices.groups())
     index = reference_pages.index_page(set())

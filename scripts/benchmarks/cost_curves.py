@@ -502,20 +502,21 @@ def digits(number: float) -> str:
 
 
 def plot(rows: list[Row], families: dict[str, str], file: Path, title: str) -> None:
-    """Draw a column of panels for each family: time above memory, with `multihead` in grey in each."""
+    """Draw a row of panels for each family: time beside memory, with `multihead` in grey in each."""
     by_preset: dict[str, list[Row]] = defaultdict(list)
     for row in sorted(rows, key=lambda row: row.length):
         if not row.outcome:
             by_preset[row.preset].append(row)
-    columns = [name for name in FAMILIES if name in {families[row.preset] for row in rows}]
-    figure = Figure(figsize=(4.5 * len(columns), 10), layout="constrained")
+    compared = {families[row.preset] for row in rows if row.preset != REFERENCE}
+    names = [name for name in FAMILIES if name in compared] or [families[REFERENCE]]
+    figure = Figure(figsize=(11, 3.4 * len(names)), layout="constrained")
     figure.suptitle(f"Self-attention, forward and backward. {title}. Grey: {REFERENCE}")
-    grid = figure.subplots(2, len(columns), sharex=True, sharey="row", squeeze=False)
-    for column, name in enumerate(columns):
+    grid = figure.subplots(len(names), 2, sharex=True, sharey="col", squeeze=False)
+    for panels, name in zip(grid, names, strict=True):
         others = [preset for preset in by_preset if families[preset] == name and preset != REFERENCE]
         for axes, label, figure_of in (
-            (grid[0][column], "ms", lambda row: row.seconds * 1e3),
-            (grid[1][column], "MiB", lambda row: row.memory / MIB),
+            (panels[0], "ms", lambda row: row.seconds * 1e3),
+            (panels[1], "MiB", lambda row: row.memory / MIB),
         ):
             for i, preset in enumerate([REFERENCE, *others]):
                 line = by_preset[preset]
@@ -523,21 +524,16 @@ def plot(rows: list[Row], families: dict[str, str], file: Path, title: str) -> N
                 if preset == REFERENCE:
                     style = {"color": "0.75", "linewidth": 4}
                 axes.plot([r.length for r in line], [figure_of(r) for r in line], marker=".", **style)
-            axes.set(xscale="log", yscale="log")
+            axes.set(xscale="log", yscale="log", ylabel=label, title=name)
             axes.grid(color="0.9")
             axes.xaxis.set_major_locator(FixedLocator(sorted({row.length for row in rows})))
             axes.xaxis.set_major_formatter(ScalarFormatter())
             axes.xaxis.set_minor_locator(NullLocator())
-            axes.tick_params(axis="x", rotation=45)
-            if column == 0:
-                axes.set_ylabel(label)
-        grid[0][column].set_title(name)
-        grid[1][column].set_xlabel("positions")
+            axes.tick_params(labelbottom=True)
         if others:
-            handles, labels = grid[0][column].get_legend_handles_labels()
-            grid[1][column].legend(
-                handles, labels, fontsize="small", ncols=2, loc="upper center", bbox_to_anchor=(0.5, -0.25)
-            )
+            panels[1].legend(fontsize="small", loc="center left", bbox_to_anchor=(1.02, 0.5))
+    for axes in grid[-1]:
+        axes.set_xlabel("positions")
     figure.savefig(file, dpi=100)
 
 

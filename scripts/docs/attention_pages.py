@@ -194,7 +194,7 @@ def cost(preset: str) -> str:
     """Return time and memory of a training step, of docs/benchmarks/cost_curves.json."""
     figures = json.loads((ROOT / "docs/benchmarks/cost_curves.json").read_text(encoding="utf-8"))
     rows = [["positions", "ms", "× of multihead", "memory, MiB"]]
-    for name, causal, threads, length, outcome, *numbers in figures["rows"]:
+    for name, causal, threads, length, outcome, *numbers in sorted(figures["rows"], key=lambda row: row[3]):
         if (name, causal, threads) == (preset, False, 1) and length in COST_LENGTHS:
             rows.append([f"{length:,}", *([outcome, "", ""] if outcome else costs(*numbers))])
     about = figures["about"]

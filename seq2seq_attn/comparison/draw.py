@@ -76,7 +76,8 @@ def forest(figures: Figures) -> str:
     axes.axvline(0, color="black", linewidth=0.7, linestyle="--")
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.set_yticks(range(len(rows)), [row.label for row in rows], parse_math=False)
-    axes.set_xlabel(f"{figures.score} above {figures.baseline}", fontsize=LABEL + 1, parse_math=False)
+    title = f"{figures.score} above {figures.baseline}"
+    axes.set_xlabel(title, fontsize=LABEL + 1, loc="right", parse_math=False)  # a long name has room at the left
     axes.tick_params(labelsize=LABEL, length=2)
     axes.set_xlim(widened(*axes.get_xlim(), next(iter(figures.columns.values()))))
     number_ticks(axes.xaxis, bins=5)
@@ -108,8 +109,9 @@ def scatter(figures: Figures, key: str) -> str:
     if column.best:
         axes.set_xlim(above_zero(*widened(*axes.get_xlim(), column)))
     else:
-        most = max(figures.mean(row, key) for row in rows) / column.unit
-        axes.set_xlim(0, max(1.08 * most, least_span(column)))
+        costs = [figures.mean(row, key) / column.unit for row in rows]
+        high = max(1.08 * max(costs), least_span(column))
+        axes.set_xlim(min(0.0, min(costs) - 0.03 * high), high)  # a point at 0 is whole
     axes.set_ylim(above_zero(*widened(*axes.get_ylim(), figures.columns[main])))
     number_ticks(axes.xaxis, bins=7, least=0.0)
     number_ticks(axes.yaxis, bins=7, least=0.0)
@@ -246,12 +248,13 @@ def panels(curves: Mapping[str, Sequence[Curve]], title: str, name: str) -> dict
     return plots
 
 
-def histogram(values: Sequence[float], title: str, counted: str) -> str:
+def histogram(values: Sequence[float], title: str, counted: str, description: str) -> str:
     """Draw how many values are in each tenth of the widest one's size: above 0 in black, below in grey, 0 not at all.
 
     Args:
-        title: of the values.
+        title: of the values, short enough for an axis.
         counted: what they are of.
+        description: of the plot, for screen readers.
     """
     step = max(2.0, math.ceil(max(map(abs, values)) / 10))
     edges = [step * number for number in range(-10, 11)]
@@ -263,7 +266,7 @@ def histogram(values: Sequence[float], title: str, counted: str) -> str:
     axes.set_ylabel(counted, fontsize=LABEL + 1, parse_math=False)
     axes.tick_params(labelsize=LABEL, length=2)
     axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
-    return svg(figure, title)
+    return svg(figure, description)
 
 
 def plot(size: tuple[float, float], rectangle: tuple[float, float, float, float]) -> tuple[Figure, Axes]:

@@ -121,7 +121,8 @@ def summary(systems: Sequence[System], sentences: Sequence[Sentence]) -> Iterato
         name = printable(system.name)
         differences = [s.above(number) for s in sentences if s.hypotheses[number] != s.hypotheses[0]]
         higher, lower = sum(d > 0 for d in differences), sum(d < 0 for d in differences)
-        plot = histogram(differences, f"chrF of {name} above {baseline}", "sentences") if higher or lower else ""
+        description = f"chrF of {name} above {baseline}"
+        plot = histogram(differences, "chrF above the baseline", "sentences", description) if higher or lower else ""
         yield (
             f"<figure><figcaption>{named(name)}: {higher:,} higher, {lower:,} lower, "
             f"{len(differences) - higher - lower:,} of equal chrF</figcaption>{boxed(plot)}</figure>"

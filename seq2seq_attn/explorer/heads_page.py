@@ -114,7 +114,7 @@ def table(heads: Sequence[Head], figures: Sequence[str]) -> Iterator[str]:
     titles = [TITLES[name] for name in figures]
     error = ["95 % interval, ±"] if "rise" in figures else []
     yield table_head(["head", *titles[: len(error)], *error, *titles[len(error) :]])
-    for head in heads:
+    for head in heads if error else [head for head in heads if head.head is not None]:
         name = f"layer {head.slot.partition('/')[2]}, {'all heads' if head.head is None else f'head {head.head}'}"
         cells = [number_cell(value(head, figure), figure) for figure in figures]
         if error:

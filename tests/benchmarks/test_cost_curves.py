@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from configs import attentions_at_once
+from PIL import Image
 
 from scripts.benchmarks import cost_curves as script
 from seq2seq_attn.errors import UserError
@@ -114,6 +115,15 @@ def test_a_page_drawn_again_names_the_commands_that_measured(processes: list[lis
     output.with_suffix(".md").unlink()
     script.main(["--draw", "--output", str(output)])
     assert output.with_suffix(".md").read_text(encoding="utf-8") == page
+
+
+@pytest.mark.slow
+def test_a_plot_of_several_families_is_no_wider_than_a_page(tmp_path: Path) -> None:
+    families = {"multihead": "scores", **{name: name for name in script.FAMILIES[1:5]}}
+    rows = [script.Row(preset, False, 1, 128, "", 1.0, 1.0, 2**20) for preset in families]
+    script.plot(rows, families, tmp_path / "plot.png", "")
+    with Image.open(tmp_path / "plot.png") as picture:
+        assert picture.size == (1100, 340 * 4)  # labels stay readable, and no row has `multihead` alone
 
 
 def test_figures_of_another_width_are_not_continued(processes: list[list[str]], tmp_path: Path) -> None:

@@ -70,6 +70,8 @@ def test_the_page_is_whole_escapes_what_it_shows_and_asks_for_nothing(page: Path
     assert "&lt;u&gt;other: 1 higher, 2 lower, 0 of equal chrF" in text
     assert "third: 1 higher, 1 lower, 0 of equal chrF" in text
     assert '<dd dir="auto">Un <u>chien</u>.</dd>' in text
+    assert 'aria-label="chrF of &lt;u&gt;other above base"' in text
+    assert text.count(">chrF above the baseline</text>") == 2  # names of systems may be too long for an axis
 
 
 @pytest.mark.parametrize(
@@ -108,7 +110,7 @@ def test_systems_that_say_the_same_have_a_page_too(page: Path) -> None:
 
 def test_a_translation_of_equal_chrf_is_drawn_neither_above_nor_below(page: Path) -> None:
     with mpl.rc_context(drawing.STYLE):
-        assert drawing.histogram([3.0, 0.0, -1.0], "a", "b") == drawing.histogram([3.0, -1.0], "a", "b")
+        assert drawing.histogram([3.0, 0.0, -1.0], "a", "b", "c") == drawing.histogram([3.0, -1.0], "a", "b", "c")
     write(Path("spaced"), [text.replace(" ", "  ") for text in BASE], REFERENCES, SOURCES)
     script.main(["base", "spaced", "--resamples", "50", "--output", str(page)])
     text = page.read_text(encoding="utf-8")
@@ -159,6 +161,23 @@ def test_the_page_sorts_and_searches_in_a_browser(page: Path, chromium: Any) -> 
     assert not executed(chromium)
     assert console(chromium) == []
     assert requested(chromium) == {page.as_uri()}
+
+
+@pytest.mark.slow
+def test_long_names_stay_in_their_column_and_on_the_screen(page: Path, chromium: Any) -> None:
+    name = "n" * 90
+    write(Path(name), OTHER, REFERENCES, SOURCES)
+    script.main(["base", name, "--resamples", "50", "--output", str(page)])
+    chromium.get(page.as_uri())
+    chromium.set_window_size(500, 800)
+    try:
+        wide = "const text = document.createRange(), cell = document.querySelectorAll('tbody th')[1];"
+        wide += "text.selectNodeContents(cell);"
+        wide += "return text.getBoundingClientRect().right <= cell.getBoundingClientRect().right"
+        assert chromium.execute_script(wide)
+        assert chromium.execute_script("return document.documentElement.scrollWidth <= innerWidth")
+    finally:
+        chromium.set_window_size(1280, 1000)
 
 
 ZH = ["我喜欢猫。", "他在海边读书。", "她跑得很快。"]

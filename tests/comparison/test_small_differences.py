@@ -78,6 +78,22 @@ def test_a_plot_of_one_point_is_not_drawn_nor_its_head(tmp_path: Path) -> None:
         assert text.count("No run has two of them in metrics.csv.") == 2
 
 
+def test_the_title_of_the_differences_and_a_point_at_0_are_whole(tmp_path: Path) -> None:
+    name = "synthesizer_factorized_random_of_ones_own"
+    write_run(tmp_path / "0", name, spoilt(4), attention_entropy=0.0)
+    write_run(tmp_path / "1", "b", spoilt(9), attention_entropy=0.5)
+    found = only_group(tmp_path, baseline=name)
+    with mpl.rc_context(drawing.STYLE):
+        forest, scatter = drawing.forest(found), drawing.scatter(found, "attention_entropy")
+    width = float(re.findall(r'viewBox="0 0 (\S+)', forest)[0])
+    ((anchor, end),) = re.findall(rf'text-anchor: (\w+)" x="([^"]+)"[^>]*>BLEU above {name}<', forest)
+    size = 72 * drawing.text_width(f"BLEU above {name}") * (drawing.LABEL + 1) / drawing.LABEL
+    right = float(end) + {"end": 0.0, "middle": size / 2}[anchor]
+    assert size < right < width
+    zero = next(position for position, text in ticks(scatter)["x"] if float(text) == 0)
+    assert zero > 0.08 * 72 * drawing.SCATTER[0] + 5.5 / 2  # the axis, and half a point
+
+
 def test_ticks_are_told_apart_and_stand_apart_where_differences_are_small(tmp_path: Path) -> None:
     hypotheses = [spoilt(6), *(spoilt(6) for _ in range(3))]
     for position in (1, 2, 3):

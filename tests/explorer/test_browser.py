@@ -77,6 +77,17 @@ for (const level of ["tokens", "words"]) document.querySelector(`[data-testid=le
 history.forward();
 for (const begin = performance.now(); performance.now() < begin + 500; );
 """
+# Where the first and the last letter of the first line of the tooltip are.
+ENDS_OF_TOOLTIP = """
+const text = document.querySelector("#tooltip div").firstChild, letters = [...text.data];
+return [letters.findIndex((each) => /\\p{L}/u.test(each)), letters.findLastIndex((each) => /\\p{L}/u.test(each))].map(
+  (index) => {
+    const range = document.createRange();
+    range.setStart(text, index);
+    range.setEnd(text, index + 1);
+    return range.getBoundingClientRect().left;
+  });
+"""
 VISIBLE = "import('/dom.js').then(({ visible }) => arguments[1](arguments[0].map(visible)))"
 VIEWS = ("map", "lines", "grid", "search", "tokens", "what_if", "two_models")
 
@@ -220,6 +231,20 @@ def test_words_are_sums_and_means_and_what_is_forbidden_is_hatched(
         map_view.send_keys(Keys.END)
         assert page.run("return document.getElementById('live').textContent").endswith("may not attend")
         assert page.run(COLOURS_AT_CURSOR) > 1
+
+
+@pytest.mark.slow
+def test_an_arrow_between_words_that_are_written_from_right_to_left_points_at_the_second(
+    explorers: dict[str, Explorer], browser: Any
+) -> None:
+    explorer = explorers["transformer"]
+    with serving(explorer.models(), explorer.look) as served:
+        page = Page(browser, served.address)
+        page.translate("אב גד")
+        page.choose("slot", "encoder/0")
+        page.one("heat-view").send_keys(Keys.HOME)
+        first, last = page.run(ENDS_OF_TOOLTIP)
+        assert first < last
 
 
 @pytest.mark.slow

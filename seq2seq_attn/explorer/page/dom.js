@@ -115,7 +115,7 @@ export function showTooltip(lines, x = 0, y = 0) {
   const tooltip = byId("tooltip");
   tooltip.hidden = !lines;
   if (!lines) return;
-  tooltip.replaceChildren(...lines.map((line) => element("div", { text: line, dir: "auto" })));
+  tooltip.replaceChildren(...lines.map((line) => element("div", { text: line })));
   const { width, height } = tooltip.getBoundingClientRect();
   tooltip.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - width - 8))}px`;
   tooltip.style.top = `${y + 18 + height > innerHeight ? Math.max(4, y - height - 10) : y + 18}px`;
@@ -131,6 +131,17 @@ export function visible(text) {
   if (!text) return "\u2205";
   if (/^[\p{Cf}\p{Default_Ignorable_Code_Point}\p{Z}\u2800]+$/u.test(text)) return "\ufffd";
   return text.toWellFormed().replace(/[\p{Cc}\p{Bidi_Control}\ufffe\uffff]/gu, "\ufffd");
+}
+
+/**
+ * Return a label that stands in a line with others: an arrow or a number between words that are written from right to
+ * left would else change its side.
+ *
+ * @param {string} label
+ * @returns {string}
+ */
+export function isolated(label) {
+  return `\u2068${label}\u2069`;
 }
 
 /**

@@ -2,7 +2,7 @@
  * What each head of an attention looks at, in numbers and words, and the formula and the parts of the attention.
  */
 import { kindName } from "./all_heads.js";
-import { element, number, shorten, visible } from "./dom.js";
+import { element, isolated, number, shorten, visible } from "./dom.js";
 
 const SHOWN_WEIGHTS =
   "Shown is the positive part of each row, divided by its sum: the weights themselves need not sum to one.";
@@ -28,7 +28,7 @@ export function drawSummary(container, scene) {
   const rows = slot.heads_summary.flatMap((head, index) => {
     const shown = scene.heads.includes(index);
     const mostly = (head.mostly ?? [])
-      .map((part) => `${shorten(visible(part.word))} ${Math.round(100 * part.share)} %`)
+      .map((part) => `${isolated(shorten(visible(part.word)))} ${Math.round(100 * part.share)} %`)
       .join(", ");
     const choose = element("button", {
       type: "button",
@@ -44,7 +44,7 @@ export function drawSummary(container, scene) {
       measureCell(head.entropy, head.entropy / largest, 2),
       ...measures.map((name) => measureCell(head[name], head[name], 2)),
     ];
-    const words = element("td", { colspan: cells.length - 1, class: "mostly", dir: "auto", text: mostly });
+    const words = element("td", { colspan: cells.length - 1, class: "mostly", text: mostly });
     return [
       element("tr", { class: shown ? "shown" : null, "data-testid": "head-row" }, ...cells),
       element("tr", { class: shown ? "shown words" : "words" }, element("td"), words),

@@ -19,7 +19,7 @@
  * @property {number} [started]  when the drawing of the view began, by performance.now()
  */
 import { themeColour, weightScale } from "./colour.js";
-import { announce, element, number, showTooltip } from "./dom.js";
+import { announce, element, isolated, number, showTooltip } from "./dom.js";
 import { isInside } from "./links.js";
 
 const LONGEST_LABEL = 130;
@@ -393,7 +393,7 @@ export class HeatMap {
     const cell = row * columns.length + column;
     const weight = hidden?.[cell] ? "may not attend" : number(values[cell]);
     const linked = this.options.blocks?.some((block) => isInside(block, row, column)) ? "linked, " : "";
-    return [`${rows[row].label} \u2192 ${columns[column].label}`, `${linked}${weight}`];
+    return [`${isolated(rows[row].label)} \u2192 ${isolated(columns[column].label)}`, `${linked}${weight}`];
   }
 
   /** Move the cursor, with its tooltip and its read-out. */

@@ -3,7 +3,7 @@
  * slider over decoding steps keeps those of one step. Lines join linked words.
  */
 import { weightScale } from "./colour.js";
-import { announce, element, moveByArrows, number, visible } from "./dom.js";
+import { announce, element, isolated, moveByArrows, number, visible } from "./dom.js";
 import { drawLinkLines, linkSwitch, linksOf } from "./links.js";
 import { axisItems, heaviest, rowOfStep, weightMap } from "./look.js";
 
@@ -59,8 +59,8 @@ export function drawSentences(container, scene) {
         : [map.rows, map.rows.map((_, index) => map.values[index * width + column]), rowChips];
     colour(chips, values);
     const label = (row >= 0 ? map.rows[row] : map.columns[column]).label;
-    const parts = heaviest(items, values, 4).map((part) => `${part.label} ${number(part.value, 2)}`);
-    readout.textContent = `${label} ${row >= 0 ? "\u2192" : "\u2190"} ${parts.join(", ")}`;
+    const parts = heaviest(items, values, 4).map((part) => `${isolated(part.label)} ${number(part.value, 2)}`);
+    readout.textContent = `${isolated(label)} ${row >= 0 ? "\u2192" : "\u2190"} ${parts.join(", ")}`;
   };
   const focus = (each, event) => {
     const [row, column] = [rowChips.indexOf(each), columnChips.indexOf(each)];
