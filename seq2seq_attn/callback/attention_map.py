@@ -70,7 +70,7 @@ class AttentionMap(pl.Callback):
             self._warn(f"callback.attention_map.slots names none of this model's: {', '.join(sorted(present))}")
 
     def _sources(self, trainer: Any, tokenizer: Any) -> list[tuple[str, list[int]]]:
-        sources = trainer.datamodule.corpus.splits["val"].sources[: 50 * self.num_sentences]
+        sources = list(trainer.datamodule.corpus.splits["val"].sources[: 50 * self.num_sentences])
         encoded = zip(sources, tokenizer.encode_source(sources), strict=True)
         fitting = [(sentence, tokens) for sentence, tokens in encoded if 0 < len(tokens) <= self.max_tokens]
         if sources and not fitting:

@@ -117,29 +117,37 @@ class ArrowFile(ColumnarFile):
     @contextmanager
     def _open(self) -> Iterator[Any]:
         import pyarrow as pa
-        from pyarrow import ipc
 
         with opened(self.path), pa.memory_map(str(self.path)) as file:
-            indexed = file.read(6) == b"ARROW1"
-            file.seek(0)
-            reader = ipc.open_file(file) if indexed else ipc.open_stream(file)
-
-            def whole_batches() -> Batches:
-                if not indexed:
-                    yield from ((batch, file.tell()) for batch in reader)
-                    return
-                for number in range(reader.num_record_batches):
-                    yield reader.get_batch(number), self.size * (number + 1) // reader.num_record_batches
+            schema, whole_batches = arrow_batches(file)
 
             def batches(names: list[str]) -> Batches:
                 before = 0
-                for batch, read in whole_batches():  # one may be the whole file
+                for batch, read in whole_batches:  # one may be the whole file
                     for start in range(0, len(batch), CHUNK_LINES):
                         part = batch.slice(start, CHUNK_LINES)
                         yield part, before + (read - before) * (start + len(part)) // len(batch)
                     before = read
 
-            yield reader.schema, batches
+            yield schema, batches
+
+
+def arrow_batches(file: Any) -> tuple[Any, Batches]:
+    """Return the schema of an Arrow file that is mapped into memory, of either kind, and its record batches."""
+    from pyarrow import ipc
+
+    indexed = file.read(6) == b"ARROW1"
+    file.seek(0)
+    reader = ipc.open_file(file) if indexed else ipc.open_stream(file)
+
+    def batches() -> Batches:
+        if not indexed:
+            yield from ((batch, file.tell()) for batch in reader)
+            return
+        for number in range(reader.num_record_batches):
+            yield reader.get_batch(number), file.size() * (number + 1) // reader.num_record_batches
+
+    return reader.schema, batches()
 
 
 def leaf_columns(fields: Any, prefix: str = "") -> list[tuple[str, Any]]:

@@ -84,19 +84,32 @@ class LoadedCorpus:
     is_one_sided: bool = False
 
     def one_sided(self) -> LoadedCorpus:
-        """Return the corpus of the targets alone: every source is empty."""
+        """Return the corpus of the targets alone, without empty ones: every source is empty.
+
+        Raises:
+            UserError: if a split has no target with text.
+        """
+        splits = {name: targets_alone(name, split) for name, split in self.splits.items()}
         shared = self.shared_targets
-        if self.stored is None and "train" in self.splits:  # the splits differ in their sources, which are not read
-            known = set(self.splits["train"].targets)
-            others = {name: split.targets for name, split in self.splits.items() if name != "train"}
+        if self.stored is None and "train" in splits:  # the splits differ in their sources, which are not read
+            known = set(splits["train"].targets)
+            others = {name: split.targets for name, split in splits.items() if name != "train"}
             shared = {name: sum(text in known for text in targets) for name, targets in others.items()}
         for name, count in shared.items():
             if count:
-                number = len(self.splits[name])
+                number = len(splits[name])
                 log.warning(f"{count} of {number} texts of {name} are also in train, so its score is too optimistic")
-        splits = {name: replace(split, sources=EmptyTexts(len(split))) for name, split in self.splits.items()}
-        stored = None if self.stored is None else hashlib.sha256(f"{self.stored}\tone-sided".encode()).hexdigest()
-        return replace(self, splits=splits, stored=stored, is_one_sided=True)
+        empty = {
+            f"{name}: dropped, empty": len(self.splits[name]) - len(split)
+            for name, split in splits.items()
+            if len(split) < len(self.splits[name])
+        }
+        stored = self.stored
+        if stored is not None:
+            kind = "one-sided without empty" if empty else "one-sided"
+            stored = hashlib.sha256(f"{stored}\t{kind}".encode()).hexdigest()
+        report = CleaningReport(self.report.counts | empty)
+        return replace(self, splits=splits, report=report, stored=stored, is_one_sided=True)
 
     @property
     def direction(self) -> str:
@@ -124,6 +137,17 @@ class LoadedCorpus:
                 # Lines contain neither NUL nor line ends, so different corpora give different bytes.
                 digest.update("\0".join([source, target, *references]).encode() + b"\n")
         return digest.hexdigest()
+
+
+def targets_alone(name: str, split: Split) -> Split:
+    """Return a split of the targets that are not empty."""
+    is_clean = name == "train" and split.shards is not None  # of any size, and cleaned when it was prepared
+    if not is_clean and "" in split.targets:
+        rows = [row for row, text in enumerate(split.targets) if text]
+        if not rows:
+            raise UserError(f"every target of {name} is empty; give a file or a split that has text")
+        split = Split([], [split.targets[row] for row in rows], [split.references[row] for row in rows])
+    return replace(split, sources=EmptyTexts(len(split.targets)))
 
 
 class Corpus(ABC):
@@ -165,6 +189,34 @@ class Pair(NamedTuple):
     source: str
     target: str
     reference: str
+
+
+def read(reader: Corpus) -> LoadedCorpus:
+    """Return what a reader, perhaps of the user's own, loads.
+
+    Raises:
+        UserError: if that is no corpus, or a split has no pairs or not as many targets as sources.
+    """
+    name, corpus = f"{type(reader).__name__}.load", reader.load()
+    check_kind(f"{name} returns a value", corpus, LoadedCorpus)
+    check_kind(f"{name} returns a report", corpus.report, CleaningReport)
+    for split, rows in corpus.splits.items():
+        check_kind(f"{name} returns a split {split}", rows, Split)
+        sides = {"sources": rows.sources, "targets": rows.targets, "references": rows.references}
+        sizes = {len(side) for side in sides.values()}
+        if sizes == {0} or len(sizes) > 1:
+            counts = ", ".join(f"{len(side)} {side_name}" for side_name, side in sides.items())
+            raise UserError(f"{name} returns a split {split} of {counts}; return as many of each, and at least one")
+        if isinstance(rows.references[0], str):
+            raise UserError(f"{name} returns texts as the references of {split}; return a list of texts for each row")
+    return corpus
+
+
+def check_kind(what: str, given: Any, kind: type) -> None:
+    if not isinstance(given, kind):
+        raise UserError(
+            f"{what} of type {type(given).__name__}, not {kind.__name__}; see the corpus reader in docs/extending.md"
+        )
 
 
 @final

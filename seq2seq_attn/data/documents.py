@@ -8,7 +8,7 @@ from dataclasses import replace
 from random import Random
 from typing import Annotated, final
 
-from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus, Split
+from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus, Split, read
 from seq2seq_attn.data.splitting import HELD_OUT
 from seq2seq_attn.data.store.shard import BLOCK_ROWS, SHARD_ROWS
 from seq2seq_attn.errors import UserError
@@ -54,7 +54,7 @@ class DocumentCorpus(Corpus):
         self.has_one_side = corpus.has_one_side
 
     def load(self) -> LoadedCorpus:
-        loaded = self.corpus.load()
+        loaded = read(self.corpus)
         languages = loaded.source_language, loaded.target_language
         if (self.source_language, self.target_language) != languages:
             raise UserError(

@@ -146,7 +146,7 @@ def encode_shards(
         for start in range(starts[number], starts[number + 1], RANGE) or [starts[number]]
     ]
     tasks = (
-        (model, texts[part] if isinstance(texts, list) else texts, None if isinstance(texts, list) else part)
+        (model, texts, part) if split.shards else (model, texts[part], None)
         for side, part in ranges
         for model, texts in [sides[side]]
     )

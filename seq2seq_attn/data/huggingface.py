@@ -122,6 +122,10 @@ def data_set_files(path: str, name: str | None, splits: tuple[str, ...] = SPLITS
                 f"data.path={path} does not end in .parquet, .arrow, .jsonl, .csv or .tsv; rename it, or use "
                 "data=parallel data.train=FILE"
             )
+        if name is not None:
+            raise UserError(
+                f"data.name={name} chooses a part of a data set, and data.path={path} is a file; leave it out"
+            )
         return {"train": [str(place)]}
     if place.is_dir():
         return folder_files(place if name is None else place / name, splits)
@@ -151,18 +155,18 @@ def folder_files(folder: Path, splits: tuple[str, ...]) -> dict[str, list[str]]:
     for file in files:
         by_split.setdefault(split_of(file, known), []).append(str(folder / file))
     if set(by_split) == {""}:
-        return {"train": not_empty(by_split[""], folder)}
+        return {"train": not_empty(by_split[""], f"a split of {folder}")}
     if others := by_split.pop("", []):
         log.warning(
             f"{len(others)} files of {folder} are in none of the splits {', '.join(splits)}, and are not read, such as "
             f"{os.path.relpath(others[0], folder)}; set data.val_split=... or data.test_split=..."
         )
-    given = {split: not_empty(by_split[split], folder) for split in splits if split in by_split}
+    given = {split: not_empty(by_split[split], f"a split of {folder}") for split in splits if split in by_split}
     return given | {split: files for split, files in by_split.items() if split not in given}
 
 
-def not_empty(files: list[str], folder: Path) -> list[str]:
-    return [str(file) for file in without_empty([Path(file) for file in files], f"a split of {folder}")]
+def not_empty(files: list[str], given: str) -> list[str]:
+    return [str(file) for file in without_empty([Path(file) for file in files], given)]
 
 
 def split_of(file: str, known: Sequence[str]) -> str:
@@ -196,7 +200,7 @@ def saved_files(folder: Path) -> list[str]:
     ]
     if not files:
         raise UserError(f"{folder / 'state.json'} names no files; write the data set again")
-    return files
+    return not_empty(files, str(folder))
 
 
 def read_json_or_refuse(file: Path) -> dict[str, Any]:
@@ -221,4 +225,5 @@ def hub_files(path: str, name: str | None) -> dict[str, list[str]]:
             f"the data set {path} cannot be loaded ({type(error).__name__}: {one_line(error)}); check data.path, "
             "data.name and the network"
         ) from error
-    return {str(split): [file["filename"] for file in data_set.cache_files] for split, data_set in loaded.items()}
+    files = {str(split): [file["filename"] for file in data_set.cache_files] for split, data_set in loaded.items()}
+    return {split: not_empty(some, f"the split {split} of {path}") for split, some in files.items()}

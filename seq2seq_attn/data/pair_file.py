@@ -17,12 +17,10 @@ class PairFile(PairSource):
 
     Attributes:
         origins: where the source and the target are read, such as "column 2".
-        has_header: whether the first line names the columns.
         positions: of the two columns, from 0.
     """
 
     origins: tuple[str, str]
-    has_header = False
     positions = (0, 1)
 
     def __init__(self, path: Path) -> None:

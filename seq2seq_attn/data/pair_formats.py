@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from seq2seq_attn.data.columnar_file import ArrowFile, ParquetFile
+from seq2seq_attn.data.columnar_file import ArrowFile, ParquetFile, arrow_batches
 from seq2seq_attn.data.columns import Choice, Column
 from seq2seq_attn.data.json_lines import JsonLines
 from seq2seq_attn.data.pair_file import PairFile
@@ -67,7 +67,7 @@ def without_empty(files: list[Path], given: str) -> list[Path]:
 
 
 def is_empty(path: Path) -> bool:
-    """Return whether a file holds no bytes, compressed or not, or is a Parquet file without rows."""
+    """Return whether a file holds no bytes, compressed or not, or is a Parquet or Arrow file without rows."""
     if not path.is_file():
         return False
     if not path.stat().st_size:
@@ -76,12 +76,15 @@ def is_empty(path: Path) -> bool:
         with suppress(UserError), opened(path) as stream:  # a damaged file is not empty; its reader reports it
             return not stream.read(1)
         return False
-    if not ends_with(path, ".parquet"):
+    if not ends_with(path, ".parquet", ".arrow"):
         return False
     import pyarrow as pa
     from pyarrow import parquet
 
     try:
-        return parquet.read_metadata(path).num_rows == 0
+        if ends_with(path, ".parquet"):
+            return parquet.read_metadata(path).num_rows == 0
+        with pa.memory_map(str(path)) as file:
+            return not any(len(batch) for batch, _ in arrow_batches(file)[1])
     except (OSError, pa.ArrowException):  # damaged; its reader reports it
         return False

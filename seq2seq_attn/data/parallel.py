@@ -137,9 +137,7 @@ class ParallelCorpus(Corpus):
             mixture=mixture,
             copy_to=self.copy_to,
         )
-        headers = {
-            split: sum(isinstance(f, PairFile) and f.has_header for f in files) for split, files in sources.items()
-        }
+        headers = {split: sum(source.has_header for source in files) for split, files in sources.items()}
         counts = {f"{split}: header line": number for split, number in headers.items() if number}
         return replace(corpus, report=CleaningReport(corpus.report.counts | counts))
 
@@ -208,9 +206,8 @@ def normalized_chunks(sources: list[PairSource], cleaning: Cleaning) -> Iterator
         UserError: if it is not known which rows of a CSV file are rejected.
     """
     for source in sources:
-        header = isinstance(source, PairFile) and source.has_header
         for chunk in source.chunks():
-            parsed, first = source.parse(chunk), chunk.first + (header and chunk.first == 1)
+            parsed, first = source.parse(chunk), chunk.first + (source.has_header and chunk.first == 1)
             rejected = {line for _, line, _ in parsed.rejected}
             if rejected and isinstance(source, CsvFile):  # whose rows may take several lines
                 file, line, reason = parsed.rejected[0]

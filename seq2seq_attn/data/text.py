@@ -132,7 +132,7 @@ class BothSides(PairSource):
     has_one_side = True
 
     def __init__(self, pairs: PairFile) -> None:
-        self.pairs, self.files = pairs, pairs.files
+        self.pairs, self.files, self.has_header = pairs, pairs.files, pairs.has_header
 
     def chunks(self) -> Any:
         return self.pairs.chunks()

@@ -20,7 +20,7 @@ from pytorch_lightning.callbacks import RichProgressBar
 from seq2seq_attn.checkpoint.admitted import NOT_TAKEN, Trust, build, check_tokenizer, targets
 from seq2seq_attn.checkpoint.load import Loaded, check_saved_options
 from seq2seq_attn.data.cleaning import cleaning_options
-from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
+from seq2seq_attn.data.corpus import Corpus, LoadedCorpus, read
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.data.splitting import HELD_OUT, warn_of_decomposed, with_test_set
 from seq2seq_attn.distributed.run_lock import check_holds_no_run, only_process_in
@@ -39,6 +39,7 @@ from seq2seq_attn.process import quieten
 from seq2seq_attn.text import printable
 from seq2seq_attn.training.build import build_metrics, sample_references
 from seq2seq_attn.training.check_config import check_metrics
+from seq2seq_attn.training.check_run import check_lengths
 from seq2seq_attn.training.results import translation_files, write_translations
 from seq2seq_attn.training.translation_module import TranslationModule
 
@@ -66,7 +67,8 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
     trust = config.get("trust") or ()
     trust = trust if isinstance(trust, str) else list(trust)
     models = load_models(paths, config.device, trust)
-    scores_pairs, of_run = config.get("score") is not None, RUN_OPTIONS
+    scores_pairs = config.get("score") is not None
+    of_run = RUN_OPTIONS if config.get("search") is not None else RUN_OPTIONS | {"search": dict}
     if scores_pairs:
         check_unread(config)
         given = {"trainer.precision": config.precision, "batch_tokens": config.batch_tokens}
@@ -110,7 +112,7 @@ def evaluate_splits(config: DictConfig, models: Models, run_dir: Path, trust: Tr
     check_metrics(chosen["data"], chosen["metric"])
     check_downloads(chosen["metric"], config.metric, models.files[0])
     pl.seed_everything(models.config["seed"], workers=True, verbose=False)
-    corpus = with_test_set(reader.load())
+    corpus = with_test_set(read(reader))
     check_languages(corpus, models)
     splits = choose_splits(config.splits, corpus)
     if models.model.reads_source:
@@ -184,6 +186,7 @@ def run_tests(
         seed=models.config["seed"],
         cache_dir=config.paths.cache_dir,
     )
+    check_lengths(models.model.max_length, datamodule.longest, is_trained=True)
     datamodule.test_names = names
     metrics = build_metrics(chosen, sample_references(corpus))
     if isinstance(models.model, EncoderDecoder):

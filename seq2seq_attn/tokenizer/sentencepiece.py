@@ -56,7 +56,8 @@ class SentencePieceTokenizer:
         input_sentence_size: number of sentence pairs, at most, that a model is trained on, evenly spread over the first
             half million. A larger corpus is stored in blocks drawn from all of its files, so these are a sample of it.
         num_sentinels: number of sentinels of a pre-training among the tokens, which no text has.
-        min_count: with `word`, how often a word occurs in the training text at least; rarer ones have no token.
+        min_count: with `word`, how often a word occurs at least in the text that the model is trained on; rarer ones
+            have no token.
         character_coverage, byte_fallback, user_defined_symbols: as in `TrainerOptions`.
 
     Raises:
@@ -112,13 +113,17 @@ class SentencePieceTokenizer:
         if self.files:
             self._load_files()
             return
-        sources, targets = (sample(side, self.input_sentence_size) for side in (sources, targets))
         one_sided = any(targets) and not sources
+        rows = "lines" if one_sided else "sentence pairs"
+        if self.min_count > 1 and len(targets) > self.input_sentence_size:
+            log.warning(
+                f"tokenizer.min_count={self.min_count} counts the words of {self.input_sentence_size:,} of the "
+                f"{len(targets):,} {rows}; tokenizer.input_sentence_size={len(targets)} counts those of all"
+            )
+        sources, targets = (sample(side, self.input_sentence_size) for side in (sources, targets))
         self.joint = self.joint or one_sided
         console = plain_console(quiet=not progress)
-        with console.status(
-            f"Learning {self.model_type} tokens from {len(targets):,} {'lines' if one_sided else 'sentence pairs'}"
-        ):
+        with console.status(f"Learning {self.model_type} tokens from {len(targets):,} {rows}"):
             if self.joint:
                 source = target = self._train(sources + targets, "the text" if one_sided else "both languages")
             else:

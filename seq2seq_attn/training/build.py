@@ -17,7 +17,7 @@ from seq2seq_attn.callback.autosave import Autosave
 from seq2seq_attn.checkpoint.checkpoint_file import AtomicCheckpointIO
 from seq2seq_attn.checkpoint.exact_resume import ExactResume
 from seq2seq_attn.checkpoint.published import without_folders
-from seq2seq_attn.data.corpus import Corpus, LoadedCorpus
+from seq2seq_attn.data.corpus import Corpus, LoadedCorpus, read
 from seq2seq_attn.data.data_module import TranslationDataModule, evenly_spread
 from seq2seq_attn.data.splitting import warn_of_decomposed, with_test_set
 from seq2seq_attn.errors import UserError
@@ -107,7 +107,7 @@ def load_corpus(reader: Corpus, *, one_sided: bool) -> LoadedCorpus:
     Raises:
         UserError: if it has no training split, or no pairs where pairs are needed.
     """
-    corpus = with_test_set(reader.load())
+    corpus = with_test_set(read(reader))
     if one_sided:
         corpus = corpus.one_sided()
     elif reader.has_one_side:

@@ -212,20 +212,24 @@ def check_tied(config: dict[str, Any], tokenizer: SentencePieceTokenizer) -> Non
         )
 
 
-def check_lengths(max_length: int | None, longest: dict[str, tuple[int, int]]) -> None:
+def check_lengths(max_length: int | None, longest: dict[str, tuple[int, int]], *, is_trained: bool = False) -> None:
     """Refuse sentences that are longer than the model's positions.
 
     Args:
         max_length: positions that the model has; None: any.
         longest: tokens of the longest source and target of each split, specials included.
+        is_trained: the model can have no other positions.
     """
     needed = max(max(lengths) for lengths in longest.values())
     if max_length is not None and needed > max_length:
         split = next(name for name, lengths in longest.items() if max(lengths) == needed)
+        more = (
+            f"give the option max_length={needed} or more (attention.score.max_length, position.max_length), or drop "
+            "long sentences with data.cleaning"
+        )
         raise UserError(
-            f"the model has positions for {max_length} tokens, and a sentence of {split} has {needed}; give the option "
-            f"max_length={needed} or more (attention.score.max_length, position.max_length), or drop long sentences "
-            "with data.cleaning"
+            f"the model has positions for {max_length} tokens, and a sentence of {split} has {needed}; "
+            f"{'shorten or remove such sentences' if is_trained else more}"
         )
 
 

@@ -144,6 +144,19 @@ def test_empty_parts_and_hidden_files_of_a_folder_are_left_out(
     assert f"3 of the 5 files of a split of {folder} are empty, such as {folder / 'train-00002.parquet'}" in caplog.text
 
 
+def test_empty_parts_of_a_saved_data_set_are_left_out(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    train = saved_folder(tmp_path / "saved") / "train"
+    names = [file.name for file in sorted(train.glob("*.arrow"))]
+    no_rows = table(PAIRS[:1]).slice(0, 0)
+    for name, kind in (("stream.arrow", pa.ipc.new_stream), ("file.arrow", pa.ipc.new_file)):
+        with kind(str(train / name), no_rows.schema) as writer:
+            writer.write_table(no_rows)
+    named = [{"filename": name} for name in ("stream.arrow", *names, "file.arrow")]
+    (train / "state.json").write_text(json.dumps({"_data_files": named}))
+    assert content(huggingface(tmp_path / "saved", tmp_path / "cache")) == EXPECTED
+    assert f"2 of the 4 files of {train} are empty, such as {train / 'stream.arrow'}" in caplog.text
+
+
 def test_an_evaluation_reads_the_test_split_alone(tmp_path: Path) -> None:
     found = huggingface(parquet_folder(tmp_path), tmp_path / "cache", "fr-en", train_split=None, val_split=None)
     assert content(found) == {"test": PAIRS[35:]}
@@ -212,6 +225,10 @@ def test_what_is_not_there_is_one_sentence(tmp_path: Path) -> None:
     assert message_of(lambda: huggingface(tmp_path / "pairs.txt", cache)) == (
         f"data.path={tmp_path / 'pairs.txt'} does not end in .parquet, .arrow, .jsonl, .csv or .tsv; rename it, or use "
         "data=parallel data.train=FILE"
+    )
+    (tmp_path / "pairs.tsv").write_text("one\tun\n")
+    assert message_of(lambda: huggingface(tmp_path / "pairs.tsv", cache, "fr-en")) == (
+        f"data.name=fr-en chooses a part of a data set, and data.path={tmp_path / 'pairs.tsv'} is a file; leave it out"
     )
     (tmp_path / "broken.arrow").write_bytes(b"no Arrow file")
     assert message_of(lambda: huggingface(tmp_path / "broken.arrow", cache)).startswith(

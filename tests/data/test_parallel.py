@@ -14,11 +14,13 @@ import pyarrow.parquet as pq
 import pytest
 from configs import built, composed
 
+from seq2seq_attn.data import table_file
 from seq2seq_attn.data.cleaning import Cleaning
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.multi30k import Multi30kCorpus
 from seq2seq_attn.data.parallel import ParallelCorpus
 from seq2seq_attn.data.splitting import warn_of_decomposed
+from seq2seq_attn.data.store import pair_source
 from seq2seq_attn.data.store.text_store import stored_corpus
 from seq2seq_attn.errors import UserError
 
@@ -549,6 +551,19 @@ def test_references_that_no_translation_can_equal_are_counted(tmp_path: Path, ca
     caplog.clear()
     warn_of_decomposed(parallel(train, test=[sides[0], sides[0]], test_sentences=None), ["test"])
     assert not caplog.messages
+
+
+@pytest.mark.parametrize("end", [".tsv", ".csv"])
+def test_a_pair_of_a_later_chunk_is_counted_without_the_header(
+    end: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (pair_source, table_file):
+        monkeypatch.setattr(module, "CHUNK_LINES", 4)
+    rows = [[f"source {n}", f"target {n}"] for n in range(6)] + [["long", "x" * 10_001]]
+    separator = "\t" if end == ".tsv" else ","
+    for name, header in (("with", [["en", "fr"]]), ("without", [])):
+        file = write(tmp_path / f"{name}{end}", [separator.join(row) for row in header + rows])
+        assert message_of(lambda file=file: parallel(None, test=file)).startswith("pair 7 of test")
 
 
 def test_a_number_of_sentences_of_a_given_split_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -249,6 +249,17 @@ def test_a_metric_checks_its_own_texts_before_anything_is_translated(
         evaluated(tmp_path, f"ckpt_path={run}")
 
 
+def test_a_sentence_of_more_tokens_than_positions_is_refused_before_anything_is_translated(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seq2seq_attn.model.encoder_decoder.EncoderDecoder.max_length", 5)
+    sentence = (
+        r"^the model has positions for 5 tokens, and a sentence of test has 1\d; shorten or remove such sentences$"
+    )
+    with pytest.raises(UserError, match=sentence):
+        evaluated(tmp_path, f"ckpt_path={run}")
+
+
 def test_a_metric_of_the_checkpoint_that_is_foreign_code_is_refused(run: Path, tmp_path: Path) -> None:
     checkpoint = torch.load(run / "checkpoints" / "best.ckpt", weights_only=True)
     checkpoint["config"]["metric"]["bleu"] = {"_target_": "os.mkdir", "path": str(tmp_path / "ran")}

@@ -397,6 +397,16 @@ def test_words_seen_less_often_than_asked_have_no_token(vocab_size: Any) -> None
     assert tokenizer.encode_source(["a b"])[0][1] == tokenizer.unk_id
 
 
+def test_rare_words_are_warned_of_where_a_sample_counts_them(caplog: pytest.LogCaptureFixture) -> None:
+    for size in (4, 3):
+        tokenizer = SentencePieceTokenizer("word", "auto", True, 0.0, None, min_count=2, input_sentence_size=size)
+        tokenizer.train(["a b"] * 4, ["a b"] * 4)
+    assert [line for line in caplog.messages if "min_count" in line] == [
+        "tokenizer.min_count=2 counts the words of 3 of the 4 sentence pairs; tokenizer.input_sentence_size=4 counts "
+        "those of all"
+    ]
+
+
 def test_rare_words_without_words_or_without_frequent_ones_are_refused() -> None:
     with pytest.raises(UserError, match=r"^tokenizer.min_count=2 counts words, which bpe does not have; use tokeni"):
         SentencePieceTokenizer("bpe", 60, True, 0.0, None, min_count=2)

@@ -21,6 +21,6 @@ def encode_range(
 ) -> tuple[Integer[np.ndarray, " tokens"], Int64[np.ndarray, " sentences"]]:
     """Return the ids of these sentences, one after another, and their lengths."""
     encoder = processor(model)
-    ids = encoder.encode(texts[part] if part is not None else texts)
+    ids = encoder.encode(list(texts[part] if part is not None else texts))  # it takes no other sequence
     kind = np.uint16 if encoder.get_piece_size() <= 1 << 16 else np.int32
     return np.fromiter(chain.from_iterable(ids), kind), np.fromiter(map(len, ids), np.int64, len(ids))

@@ -64,11 +64,13 @@ class PairSource(ABC):
         files: the files, for sizes, times and progress.
         corpus: name of the corpus of a mixture that it belongs to.
         has_one_side: whether the sides of a pair are one text; empty texts are then dropped from every split.
+        has_header: whether the first line names the columns.
     """
 
     files: tuple[Path, ...] = ()
     corpus = ""
     has_one_side = False
+    has_header = False
 
     @abstractmethod
     def chunks(self) -> Iterator[RawChunk]:

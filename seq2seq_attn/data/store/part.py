@@ -55,7 +55,8 @@ def clean_chunk(
         pairs, dropped = cleaning.filter(pairs)
         counts |= dropped
     else:
-        check_lengths(split, pairs, chunk.first, source.files)
+        header = source.has_header and chunk.first > 1  # which is in the first chunk
+        check_lengths(split, pairs, chunk.first - header, source.files)
     if source.has_one_side and not filters:
         texts = [pair for pair in pairs if pair.source]
         counts["dropped, empty"], pairs = len(pairs) - len(texts), texts
