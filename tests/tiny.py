@@ -25,6 +25,11 @@ def tokenizer() -> SentencePieceTokenizer:
     return made
 
 
+def of_text(notes: list[str]) -> list[str]:
+    """Return the notes but that of a limit of length, to which an untrained model writes."""
+    return [note for note in notes if " may be cut at " not in note]
+
+
 def write_checkpoint(file: Path, *overrides: str, seed: int = 3, scale: float = 3.0) -> Path:
     """As a run writes one, but for training."""
     size = tokenizer().source_vocab_size

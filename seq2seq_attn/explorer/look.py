@@ -345,12 +345,15 @@ class ExploredModel:
             (hypotheses,) = search(*batch, prefixes=prefixes)
             if request.tree:
                 notes.append("only beam search and greedy search have a tree")
-            return hypotheses, None
-        recorder = TreeRecorder(tokenizer)
-        (hypotheses,) = observed(*batch, prefixes=prefixes, observer=recorder)
-        if recorder.full:
-            notes.append(f"the tree has more nodes than are shown, the first {recorder.count:,}")
-        return hypotheses, recorder.tree(hypotheses[0].token_ids, tokenizer.eos_id)
+            tree = None
+        else:
+            recorder = TreeRecorder(tokenizer)
+            (hypotheses,) = observed(*batch, prefixes=prefixes, observer=recorder)
+            if recorder.full:
+                notes.append(f"the tree has more nodes than are shown, the first {recorder.count:,}")
+            tree = recorder.tree(hypotheses[0].token_ids, tokenizer.eos_id)
+        self.translator.note_full(search.length_limits, [source.ids], prefixes, [hypotheses[0].token_ids], [notes])
+        return hypotheses, tree
 
     def _force(self, source: list[int], target: list[int], visible: Tensor, *, in_search: bool) -> Forced:
         """Run the model along a translation, with its weights, and with what they may attend to.

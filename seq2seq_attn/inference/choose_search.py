@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from functools import cache
 from threading import Lock
@@ -9,11 +10,12 @@ from typing import Any
 
 from hydra import compose, initialize_config_dir
 from hydra.errors import InstantiationException
-from hydra.utils import instantiate
+from hydra.utils import get_class, instantiate
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from seq2seq_attn.attention.build import hydra_untouched
+from seq2seq_attn.checkpoint.admitted import PLAIN
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.options import check
 from seq2seq_attn.paths import conf_directory
@@ -67,6 +69,20 @@ def complete(options: dict[str, Any], default: dict[str, Any]) -> Any:
         part, _, _ = str(error.full_key).rpartition(".")
         known = ", ".join(str(key) for key in (OmegaConf.select(base, part) if part else base) if key != "_target_")
         raise UserError(f"search has no option '{error.full_key}'; {part or 'it'} has: {known}") from error
+
+
+def with_defaults(config: Any) -> Any:
+    """Return a run's search with the options that its classes have gained since, at their defaults.
+
+    An option that is not there could not be changed.
+    """
+    if not isinstance(config, dict):
+        return config
+    config = {key: with_defaults(value) for key, value in config.items()}
+    if "_target_" not in config:
+        return config
+    arguments = inspect.signature(get_class(config["_target_"])).parameters
+    return {name: one.default for name, one in arguments.items() if isinstance(one.default, PLAIN)} | config
 
 
 def named_part(key: str, value: Any) -> Any:

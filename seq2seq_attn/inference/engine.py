@@ -115,6 +115,8 @@ class TorchEngine(Engine):
         models = [self.model] if isinstance(self.model, EncoderDecoder) else list(self.model.members)
         with self._precision.test_step_context():
             rows = token_log_probs(models, batch).tolist()  # type: ignore[arg-type]
+        if any(math.isnan(log_prob) for row in rows for log_prob in row):
+            raise self._overflow()
         return [row[: len(target) + 1] for row, target in zip(rows, targets, strict=True)]
 
     def attention(self, sources: list[list[int]], targets: list[list[int]]) -> list[list[SlotMap]]:

@@ -22,6 +22,7 @@ from seq2seq_attn.inference.http_connection import HTTPConnection, most_connecti
 
 HOST = "127.0.0.1"
 CHUNK = 1 << 18  # bytes that are sent at once
+KEEP_ALIVE_SECONDS = 75  # that a connection stays open between two requests; clients and proxies keep one for 60
 SEND_SECONDS = 60  # after which a client that does not read its answer is given up
 LEAVE_SECONDS = 0.5
 HEADERS = {
@@ -53,7 +54,8 @@ def server_of(app: ASGIApp, graceful_seconds: int = 1) -> uvicorn.Server:
     """
     config = uvicorn.Config(
         app, http=HTTPConnection, ws="none", lifespan="off", log_config=None, log_level="critical", access_log=False,
-        server_header=False, timeout_graceful_shutdown=graceful_seconds, backlog=most_connections() // 4,
+        server_header=False, timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=graceful_seconds, backlog=most_connections() // 4,
     )  # fmt: skip
     return uvicorn.Server(config)
 

@@ -8,9 +8,10 @@ from typing import Any
 from omegaconf import DictConfig, OmegaConf
 
 from seq2seq_attn.errors import UserError, command
+from seq2seq_attn.inference.ctranslate2_engine import NO_PREFIXES
 from seq2seq_attn.inference.translate import LIMITS, load_translator
 from seq2seq_attn.inference.translation_server import listen, serve_translations
-from seq2seq_attn.inference.translator import Translation
+from seq2seq_attn.inference.translator import CONTINUES, Translation
 from seq2seq_attn.options import SERVE, check_options
 
 
@@ -29,6 +30,11 @@ def serve(config: DictConfig) -> None:
 
         with closing(translator.engine):
             translate(["a"])  # what the engine cannot do is refused now, and the first request is as fast as the others
+            no_prefixes = NO_PREFIXES if options["engine"] == "ctranslate2" else None
             serve_translations(
-                translate, listener, batch_sentences=options["batch_sentences"], most_hypotheses=search.most_hypotheses
+                translate,
+                listener,
+                batch_sentences=options["batch_sentences"],
+                most_hypotheses=search.most_hypotheses,
+                no_prefixes=no_prefixes if translator.engine.reads_source else CONTINUES,
             )

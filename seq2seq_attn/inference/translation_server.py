@@ -79,16 +79,21 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def serve_translations(
-    translate: Translate, listener: socket.socket, *, batch_sentences: int, most_hypotheses: int
+    translate: Translate,
+    listener: socket.socket,
+    *,
+    batch_sentences: int,
+    most_hypotheses: int,
+    no_prefixes: str | None,
 ) -> None:
     """Print the address and answer until a signal ends the process.
 
     Args:
-        translate, batch_sentences, most_hypotheses: as of `TranslateEndpoint`.
+        translate, batch_sentences, most_hypotheses, no_prefixes: as of `TranslateEndpoint`.
     """
     with ThreadPoolExecutor(1, "translator") as worker:
         endpoint = TranslateEndpoint(
-            translate, worker, batch_sentences=batch_sentences, most_hypotheses=most_hypotheses
+            translate, worker, batch_sentences=batch_sentences, most_hypotheses=most_hypotheses, no_prefixes=no_prefixes
         )
         address, port = listener.getsockname()
         print(f"Translation server: http://{address}:{port}/translate (Ctrl-C ends it)", flush=True)
@@ -144,13 +149,21 @@ class TranslateEndpoint:
         translate: returns the translation of each text, which begins with its prefix and depends on no other text.
         worker: of one thread.
         most_hypotheses: that the search finds of a text.
+        no_prefixes: the sentence that refuses a request with a prefix; None: the model takes one.
     """
 
     def __init__(
-        self, translate: Translate, worker: ThreadPoolExecutor, *, batch_sentences: int, most_hypotheses: int
+        self,
+        translate: Translate,
+        worker: ThreadPoolExecutor,
+        *,
+        batch_sentences: int,
+        most_hypotheses: int,
+        no_prefixes: str | None = None,
     ) -> None:
         self._translate, self._worker = translate, worker
         self._batch_sentences, self._most_hypotheses = batch_sentences, most_hypotheses
+        self._no_prefixes = no_prefixes
         self._turn, self._pending = asyncio.Lock(), deque[Pending]()
         self.waiting = WaitingRequests()
 
@@ -163,7 +176,11 @@ class TranslateEndpoint:
             await given(request.scope, request.receive, send)
             return
         try:
-            asked = parse_request(given, self._most_hypotheses)
+            asked = parse_request(given, self._most_hypotheses, self._no_prefixes)
+        except UserError as error:
+            await send_body(400, error_body(str(error)), request, send)
+            return
+        try:
             translations = await self._translations(request, asked)
             if translations is None:
                 return
@@ -171,8 +188,8 @@ class TranslateEndpoint:
         except asyncio.CancelledError:
             await refusal(503, "The server ends; ask again when it runs")(request.scope, request.receive, send)
             raise
-        except UserError as error:
-            status, body = 400, error_body(str(error))
+        except UserError as error:  # the model's numbers overflow
+            status, body = 500, error_body(str(error))
         except Exception as error:
             traceback.print_exception(error)  # a bug, or no memory: for the terminal alone
             status, body = 500, error_body(f"The translation failed ({type(error).__name__}); the server printed why")
@@ -239,7 +256,7 @@ class TranslateEndpoint:
                 await self._translate_batch([one])
 
 
-def parse_request(data: dict[str, Any], most_hypotheses: int) -> TranslationRequest:
+def parse_request(data: dict[str, Any], most_hypotheses: int, no_prefixes: str | None) -> TranslationRequest:
     """Return the texts of a request, what their translations begin with, and how many of each it asks for.
 
     Raises:
@@ -249,6 +266,8 @@ def parse_request(data: dict[str, Any], most_hypotheses: int) -> TranslationRequ
     n_best, prefix = given.get("n_best"), given.get("prefix")
     texts = check_texts(given.get("text"), "text")
     prefixes = None if prefix is None else check_texts(prefix, "prefix")
+    if prefixes is not None and no_prefixes is not None:
+        raise UserError(no_prefixes)
     if prefixes is not None and len(prefixes) != len(texts):
         raise UserError(f"there are {len(texts):,} texts and {len(prefixes):,} prefixes; give one for each, or none")
     if isinstance(n_best, int) and n_best > most_hypotheses:

@@ -11,6 +11,7 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard, TypeVar, final
 
+import torch
 from hydra.utils import instantiate
 
 from seq2seq_attn.alignment.attention_links import Heads
@@ -22,12 +23,13 @@ from seq2seq_attn.alignment.word_alignment import Link, word_of_each
 from seq2seq_attn.checkpoint.admitted import Trust
 from seq2seq_attn.data.cleaning import CONTROL, Cleaning, cleaning_options
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.inference.choose_search import WantedSearch, choose_search
+from seq2seq_attn.inference.choose_search import WantedSearch, choose_search, with_defaults
 from seq2seq_attn.inference.ctranslate2_engine import CTranslate2Engine
 from seq2seq_attn.inference.engine import Engine, SearchBatch, TorchEngine
 from seq2seq_attn.inference.models import choose_device, load_models, pack
 from seq2seq_attn.inference.process_engine import ProcessEngine
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
+from seq2seq_attn.search.limits import Limits
 from seq2seq_attn.search.search import Hypothesis, Search
 from seq2seq_attn.text import printable
 from seq2seq_attn.tokenizer.sentencepiece import WORD_MARK, SentencePieceTokenizer
@@ -36,6 +38,7 @@ log = logging.getLogger(__name__)
 Given = TypeVar("Given")
 SURROGATE = re.compile(r"[\ud800-\udfff]")
 EMPTY = Hypothesis([], 0.0, 0.0)
+CONTINUES = "a language model continues the texts themselves; leave out the prefixes"
 ATTENTION_TOKENS = 1024  # padded tokens of a batch whose weights are wanted, of every slot and head
 
 
@@ -49,7 +52,8 @@ class Translation(NamedTuple):
         tokens: of the text; "▁" is the blank before a word.
         alternatives: the other hypotheses, best first.
         maps: the attention of every slot, where asked for.
-        notes: how the source was changed before it was translated, for a reader.
+        notes: how the source was changed before it was translated, and whether its translation may be cut, for a
+            reader.
         shift: whether a word's links are in the step that reads it, as guided alignment taught the run.
         fingerprint: of the tokenizer whose tokens they are; another model's tokens are read from the text.
         links: between the words of a text with placeholders and its own; None: they were not needed.
@@ -109,7 +113,8 @@ class Translator:
     """
 
     def __init__(self, engine: Engine, tokenizer: SentencePieceTokenizer, config: dict[str, Any]) -> None:
-        self.engine, self.tokenizer, self.config = engine, tokenizer, config
+        self.engine, self.tokenizer = engine, tokenizer
+        self.config = config | {"search": with_defaults(config["search"])}
         self._cleaning: Cleaning = instantiate(cleaning_options(config["data"]), _convert_="all")
 
     @classmethod
@@ -218,7 +223,7 @@ class Translator:
         reads_source = self.engine.reads_source
         if not reads_source:
             if prefixes is not None:
-                raise UserError("a language model continues the texts themselves; leave out the prefixes")
+                raise UserError(CONTINUES)
             texts, prefixes = [""] * len(texts), texts
         sources = self._encode(self.tokenizer.encode_source, texts, max_source_tokens, notes)
         begun = None if prefixes is None else self._encode_prefixes(prefixes, max_source_tokens, notes)
@@ -227,9 +232,8 @@ class Translator:
             for source, prefix, text_notes in zip(sources, begun, notes, strict=True):
                 if prefix and not source:
                     text_notes.append("its prefix is left out, since the text is empty")
-        elif begun is not None:
-            self._note_full(begun, chosen.max_length, notes)
         results = self._search(chosen, sources, begun, batch_sentences, batch_tokens)
+        self.note_full(chosen.length_limits, sources, begun, [best.token_ids for best, *_ in results], notes)
         translations = [self._translation(*both) for both in zip(results, notes, strict=True)]
         if not maps:
             return translations
@@ -444,12 +448,31 @@ class Translator:
                 text_notes.append(f"the {what} has letters that the model cannot write")
         return rows
 
-    def _note_full(self, begun: Sequence[list[int]], max_length: int | None, notes: Sequence[list[str]]) -> None:
-        """Note for which texts a language model has no token left to add."""
-        most, why = self._lowest(max_length, "search.limits.max_length allows")
-        for tokens, text_notes in zip(begun, notes, strict=True):
-            if most is not None and len(tokens) >= most:
-                text_notes.append(f"nothing is added to its {len(tokens)} tokens, the most that {why}")
+    def note_full(
+        self,
+        limits: Limits | None,
+        sources: Sequence[list[int]],
+        begun: Sequence[list[int]] | None,
+        found: Sequence[list[int]],
+        notes: Sequence[list[str]],
+    ) -> None:
+        """Note which translations have as many tokens as they may have, so that they may be cut.
+
+        Args:
+            begun: what each translation begins with; None: all are free.
+            found: the token ids of the best translations.
+        """
+        reads_source = self.engine.reads_source
+        what, prefix = ("translation", "prefix of ") if reads_source else ("continuation", "")
+        for row, (source, tokens) in enumerate(zip(sources, found, strict=True)):
+            if reads_source and not source:
+                continue
+            most, why = self._lowest(*most_tokens(limits, len(source) + 1 if reads_source else None))
+            given = 0 if begun is None else len(begun[row])
+            if most is not None and given >= max(most, 1):
+                notes[row].append(f"nothing is added to its {prefix}{given} tokens, the most that {why}")
+            elif most is not None and len(tokens) >= most:
+                notes[row].append(f"its {what} may be cut at {most} tokens, the most that {why}")
 
     def _lowest(self, limit: int | None, what: str) -> tuple[int | None, str]:
         """Return the lower of a limit and of the tokens that the model reads, with what sets it; None: no limit."""
@@ -481,6 +504,18 @@ class Translator:
             for tokens in [self.tokenizer.target_tokens(one.token_ids)]
         )
         return best._replace(alternatives=others, notes=notes)
+
+
+def most_tokens(limits: Limits | None, source_length: int | None) -> tuple[int | None, str]:
+    """Return the limit of a translation's length by the search, None if it is not known, and what sets it.
+
+    Args:
+        source_length: in tokens, end token included; None: of a language model, which has no source.
+    """
+    if limits is None or source_length is None:
+        return None if limits is None else limits.max_length, "search.limits.max_length allows"
+    most = int(limits.most(torch.tensor(source_length, dtype=torch.double)))
+    return most, f"search.limits.{'max_length' if most == limits.max_length else 'max_relative_length'} allows"
 
 
 def list_of_texts(given: Iterable[Given], what: str, kinds: type | tuple[type, ...] = str) -> list[Given]:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.decoding_model import DecodingModel
+from seq2seq_attn.search.limits import Limits
 from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary
 from seq2seq_attn.text import unspaced_language
 
@@ -56,8 +57,8 @@ class MBRSearch(Search):
         return self.candidates.most_hypotheses
 
     @property
-    def max_length(self) -> int | None:
-        return self.candidates.max_length
+    def length_limits(self) -> Limits | None:
+        return self.candidates.length_limits
 
     def __call__(
         self,

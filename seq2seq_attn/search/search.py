@@ -11,6 +11,7 @@ from jaxtyping import Bool, Int
 from torch import Tensor
 
 from seq2seq_attn.model.decoding_model import DecodingModel
+from seq2seq_attn.search.limits import Limits
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 
@@ -66,10 +67,9 @@ class Search(ABC):
         return 1
 
     @property
-    def max_length(self) -> int | None:
-        """Most tokens of a translation, as `search.limits.max_length` gives them; None: no limit is known."""
-        limits = getattr(self, "limits", None)
-        return None if limits is None else limits.max_length
+    def length_limits(self) -> Limits | None:
+        """Limits of the length of a translation; None: they are not known."""
+        return getattr(self, "limits", None)
 
     @abstractmethod
     def __call__(

@@ -201,6 +201,17 @@ def test_the_options_of_a_runs_metric_have_the_bounds_of_ones_own(order: Any, tm
         evaluate(OmegaConf.create(config))
 
 
+def test_a_wrong_value_in_the_search_of_a_run_is_a_sentence(tmp_path: Path) -> None:
+    run = write_checkpoint(tmp_path / "a.ckpt")
+    checkpoint = read_checkpoint(run)
+    checkpoint["config"] |= EVALUATED
+    checkpoint["config"]["search"]["no_repeat_ngram"] = -3  # a wrong type would be refused by the tests' own check
+    torch.save(checkpoint, run)
+    config = {"ckpt_path": str(run), "device": "cpu", "num_threads": None, "precision": None, "batch_tokens": None}
+    with pytest.raises(UserError, match=r"^search.no_repeat_ngram=-3 must be int in .+a.ckpt holds this value, so use"):
+        evaluate(OmegaConf.create(config))
+
+
 def test_weights_of_a_training_that_diverged_are_not_evaluated(tmp_path: Path) -> None:
     run = write_checkpoint(tmp_path / "a.ckpt")
     checkpoint = read_checkpoint(run)

@@ -22,6 +22,7 @@ from explorer.three_models import (
     translator_of,
     weights_of,
 )
+from tiny import of_text
 from torch import Tensor
 
 from seq2seq_attn.data.collate import collate_sources
@@ -209,7 +210,7 @@ def test_hidden_words_are_masked_as_padding_is(model: int, explorer: Explorer) -
         assert (weights_of(slot)[:, :, columns] == 0).all()
         assert hidden_of(slot)[:, :, columns].all()
         np.testing.assert_allclose(weights_of(slot).sum(-1), 1, atol=1e-6)
-    (note,) = found["notes"]
+    (note,) = of_text(found["notes"])
     word = TEXT.split()[1]
     expected = f"hidden in encoder and cross-attention: {word}"
     if model != TRANSFORMER:

@@ -23,7 +23,7 @@ from explorer.three_models import (
     translator_of,
     weights_of,
 )
-from tiny import write_checkpoint
+from tiny import of_text, write_checkpoint
 
 from seq2seq_attn.alignment.attention_links import Heads
 from seq2seq_attn.alignment.word_alignment import Extraction, to_pharaoh
@@ -378,4 +378,15 @@ def test_a_search_that_nobody_waits_for_is_stopped(explorer: Explorer) -> None:
 def test_searches_without_a_tree_say_so(explorer: Explorer) -> None:
     found = explorer.look({"source": TEXT, "search": {"name": "sampling", "num_samples": 2}, "tree": True})
     assert found["tree"] is None
-    assert found["notes"] == ["only beam search and greedy search have a tree"]
+    assert of_text(found["notes"]) == ["only beam search and greedy search have a tree"]
+
+
+@pytest.mark.parametrize("tree", [False, True])
+def test_a_translation_with_as_many_tokens_as_it_may_have_is_noted(explorer: Explorer, tree: bool) -> None:
+    search = {"name": "greedy", "limits.max_length": 2}
+    cut = explorer.look({"source": TEXT, "search": search, "tree": tree})
+    assert cut["notes"] == ["its translation may be cut at 2 tokens, the most that search.limits.max_length allows"]
+    full = explorer.look({"source": TEXT, "search": search, "tree": tree, "prefix": cut["target"]["token_ids"]})
+    assert full["notes"] == [
+        "nothing is added to its prefix of 2 tokens, the most that search.limits.max_length allows"
+    ]

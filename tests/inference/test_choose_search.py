@@ -11,12 +11,14 @@ import pytest
 from configs import CONF, built, composed
 from hydra import initialize_config_dir
 from hydra.core.global_hydra import GlobalHydra
+from omegaconf import OmegaConf
 
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.inference.choose_search import choose_search, composed_search
+from seq2seq_attn.inference.choose_search import choose_search, composed_search, with_defaults
 from seq2seq_attn.search.beam import BeamSearch
 from seq2seq_attn.search.length_penalty.mean import MeanPenalty
 from seq2seq_attn.search.mbr import MBRSearch
+from seq2seq_attn.search.sampling import SamplingSearch
 
 DEFAULT: dict[str, Any] = {}
 
@@ -63,6 +65,15 @@ def test_candidates_with_a_name_are_that_search(candidates: Any) -> None:
     assert isinstance(search, MBRSearch)
     assert isinstance(search.candidates, BeamSearch)
     assert (search.by_probability, search.most_hypotheses) == (True, 1 if candidates == "beam" else 3)
+
+
+def test_an_option_that_an_older_run_does_not_have_can_be_given() -> None:
+    saved: Any = OmegaConf.to_container(composed("search=mbr").search)
+    del saved["candidates"]["no_repeat_ngram"]
+    search = choose_search({"candidates": {"no_repeat_ngram": 2}}, with_defaults(saved))
+    assert isinstance(search, MBRSearch)
+    assert isinstance(search.candidates, SamplingSearch)
+    assert (search.candidates.no_repeat_ngram, search.candidates.num_samples) == (2, 32)
 
 
 def test_a_whole_search_may_have_built_parts() -> None:

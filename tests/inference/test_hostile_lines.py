@@ -16,7 +16,7 @@ from configs import CONF
 from hydra import compose, initialize_config_dir
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tiny import SENTENCES, write_checkpoint
+from tiny import SENTENCES, of_text, write_checkpoint
 
 from seq2seq_attn.inference import lines
 from seq2seq_attn.inference.lines import opened, read_lines
@@ -91,7 +91,7 @@ def test_every_hostile_line_is_one_line_and_its_neighbours_are_as_without_it(
     found = run(tmp_path, file, b"\n".join(mixed), "batch_sentences=7")
     assert len(found) == len(mixed)
     assert found[::2] == expected
-    said = capsys.readouterr().err.splitlines()
+    said = of_text(capsys.readouterr().err.splitlines())
     numbers = {int(re.match(rf"{re.escape(str(tmp_path / 'in.txt'))}, line (\d+): ", line)[1]) for line in said}  # type: ignore[index]
     positions = {kind: 2 * position + 2 for position, kind in enumerate(HOSTILE)}
     assert numbers >= {position for kind, position in positions.items() if kind not in UNCHANGED}
@@ -160,7 +160,7 @@ def test_hostile_prefixes_stay_in_step_too_and_what_was_changed_is_said(
 
 def test_a_text_from_python_may_hold_half_a_surrogate_pair(translator: Translator) -> None:
     found = translator.translate(["the \ud800 cat", "\udfff", "the cat"], search="greedy", max_source_tokens=17)
-    assert [one.notes for one in found] == [["not Unicode; what cannot be read is replaced"]] * 2 + [[]]
+    assert [of_text(one.notes) for one in found] == [["not Unicode; what cannot be read is replaced"]] * 2 + [[]]
 
 
 def test_a_hostile_line_takes_no_longer_than_a_long_one(translator: Translator) -> None:

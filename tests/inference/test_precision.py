@@ -80,6 +80,8 @@ def test_numbers_that_overflow_are_one_sentence_in_every_search(search: str, eve
     sentence = r"^the model's numbers overflow in precision=32-true; translate with another checkpoint$"
     with pytest.raises(UserError, match=sentence):
         translator.translate(FEW, search=options)
+    with pytest.raises(UserError, match=sentence):
+        translator.score(FEW, FEW)
 
 
 def test_an_overflow_of_float16_names_the_precisions_without_one(tmp_path: Path) -> None:

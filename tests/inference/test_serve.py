@@ -23,6 +23,7 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference import serve as serve_module
 from seq2seq_attn.inference.serve import serve
 from seq2seq_attn.inference.translation_server import listen
+from seq2seq_attn.inference.translator import CONTINUES
 
 PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^seq2seq-attn serve (.+)$", PAGE, re.MULTILINE)
@@ -66,6 +67,17 @@ def test_the_limits_of_a_batch_and_of_a_source_are_those_of_the_options(
     run(f"ckpt_path={checkpoint}", "port=0", "device=cpu", "max_source_tokens=3")
     (translation,) = found[0]([" ".join(SENTENCES[:3])])
     assert any("to 3 tokens" in note for note in translation.notes)
+
+
+def test_a_server_of_a_language_model_refuses_prefixes(
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = []
+    monkeypatch.setattr(serve_module, "serve_translations", lambda *_, no_prefixes, **__: found.append(no_prefixes))
+    language_model = write_checkpoint(tmp_path / "lm.ckpt", "model=lm", "model.decoder.num_layers=1")
+    for file in (checkpoint, language_model):
+        run(f"ckpt_path={file}", "port=0", "device=cpu")
+    assert found == [None, CONTINUES]
 
 
 def test_a_port_in_use_is_one_sentence_before_a_model_is_loaded() -> None:

@@ -19,7 +19,7 @@ from explorer.served import Answer, Served, running
 from explorer.test_server import wait_until
 from explorer.three_models import translator_of
 from starlette.requests import Request
-from tiny import SENTENCES
+from tiny import SENTENCES, of_text
 from uvicorn import Config
 from uvicorn.server import ServerState
 
@@ -28,7 +28,7 @@ from seq2seq_attn.inference import http_connection, json_server, translation_ser
 from seq2seq_attn.inference.choose_search import choose_search
 from seq2seq_attn.inference.json_server import server_of
 from seq2seq_attn.inference.translation_server import TranslateEndpoint, application, listen
-from seq2seq_attn.inference.translator import Translation, Translator
+from seq2seq_attn.inference.translator import CONTINUES, Translation, Translator
 
 BEAM = {"name": "beam", "beam_size": 3, "num_best": 2, "limits": {"max_length": 6}}
 ALONE = "The server answers programs of its machine at http://127.0.0.1:{port}/ alone; "
@@ -48,8 +48,8 @@ class Gated:
         self.batches.append(texts)
         self.prefixes.append(prefixes)
         assert self.gate.wait(20)
-        if "refused" in texts:
-            raise UserError("the text is refused; give another")
+        if "overflow" in texts:
+            raise UserError("the model's numbers overflow")
         if "broken" in texts:
             raise RuntimeError("the search failed in /home/me")
         return self._translate(texts, prefixes=prefixes)
@@ -74,12 +74,15 @@ class Running(NamedTuple):
 
 @contextmanager
 def serving(
-    translate: translation_server.Translate, address: str = "127.0.0.1", graceful_seconds: int = 5
+    translate: translation_server.Translate,
+    address: str = "127.0.0.1",
+    graceful_seconds: int = 5,
+    no_prefixes: str | None = None,
 ) -> Iterator[Running]:
     """Serve on a free port of 127.0.0.1, as on `address`, until the block ends."""
     with listen("127.0.0.1", 0) as listener, ThreadPoolExecutor(1) as worker:
         port = listener.getsockname()[1]
-        endpoint = TranslateEndpoint(translate, worker, batch_sentences=8, most_hypotheses=2)
+        endpoint = TranslateEndpoint(translate, worker, batch_sentences=8, most_hypotheses=2, no_prefixes=no_prefixes)
         with running(server_of(application(endpoint, address, port), graceful_seconds), listener):
             yield Running(Served(port), endpoint)
 
@@ -110,11 +113,17 @@ def alone(translator: Translator, text: str, prefix: str = "") -> list[dict[str,
     ]
 
 
+def answer_of(translator: Translator, text: str, prefix: str = "") -> dict[str, Any]:
+    """Return what is expected of the answer to a text that is translated alone."""
+    (best,) = translator.translate([text], search=BEAM, prefixes=[prefix])
+    return alone(translator, text, prefix)[0] | {"notes": best.notes}
+
+
 def test_texts_have_the_translations_of_the_translator(server: Running, translator: Translator) -> None:
     one, several = server.translate(text=SENTENCES[0]), server.translate(text=SENTENCES[:5])
     assert (one.status, one.headers["content-type"]) == (200, "application/json")
-    assert one.json == {"translations": [alone(translator, SENTENCES[0])[0] | {"notes": []}]}
-    assert several.json == {"translations": [alone(translator, text)[0] | {"notes": []} for text in SENTENCES[:5]]}
+    assert one.json == {"translations": [answer_of(translator, SENTENCES[0])]}
+    assert several.json == {"translations": [answer_of(translator, text) for text in SENTENCES[:5]]}
     assert len({answer["text"] for answer in several.json["translations"]}) > 3
 
 
@@ -124,7 +133,7 @@ def test_the_best_translations_are_those_of_the_search(server: Running, translat
         for text, answer in zip(SENTENCES, answered, strict=False):
             best = alone(translator, text)
             assert len(best) == 2
-            assert answer == best[0] | {"notes": [], "n_best": best[:number]}
+            assert answer == answer_of(translator, text) | {"n_best": best[:number]}
     refused = server.translate(text="a", n_best=3)
     assert refused.status == 400
     assert refused.json["error"].startswith("n_best=3 must be at most 2, the number that the search of this server fin")
@@ -141,7 +150,7 @@ def test_what_is_changed_in_a_text_is_noted(translator: Translator) -> None:
     cut = partial(translator.translate, search=choose_search(BEAM, {}), max_source_tokens=3)
     with serving(lambda texts, prefixes: cut(texts, prefixes=prefixes)) as server:
         long, hostile = server.translate(text=[SENTENCES[8], "a\x00\ud800"]).json["translations"]
-    (note,) = long["notes"]
+    (note,) = of_text(long["notes"])
     assert note.endswith(" to 3 tokens, the most that max_source_tokens allows")
     assert hostile["notes"][:2] == [
         "control characters are replaced by blanks", "not Unicode; what cannot be read is replaced",
@@ -194,6 +203,10 @@ def test_a_connection_whose_request_does_not_begin_is_closed_and_one_that_is_ans
         time.sleep(1)
         gated.gate.set()
         assert answer.result().status == 200
+
+
+def test_a_connection_stays_open_for_longer_than_clients_keep_one() -> None:
+    assert server_of(lambda *_: None).config.timeout_keep_alive > 60
 
 
 def send_forever(client: socket.socket, sent: bytes) -> None:
@@ -276,7 +289,7 @@ def test_requests_that_wait_are_one_batch_and_have_the_translations_that_they_ha
     *most, longest = sorted(longer, key=len)  # what is over a batch does not hold up the last request
     assert gated.batches == [first, second + third, most, [*last, longest]]
     for texts, answer in zip(asked, answers, strict=True):
-        expected = [alone(translator, text)[0] | {"notes": []} for text in texts]
+        expected = [answer_of(translator, text) for text in texts]
         assert answer.result().json == {"translations": expected}
 
 
@@ -284,7 +297,7 @@ def test_a_translation_begins_with_the_prefix_of_its_request(
     server: Running, gated: Gated, translator: Translator
 ) -> None:
     answer = server.translate(text=SENTENCES[0], prefix="my old").json["translations"]
-    assert answer == [alone(translator, SENTENCES[0], "my old")[0] | {"notes": []}]
+    assert answer == [answer_of(translator, SENTENCES[0], "my old")]
     assert answer[0]["text"].startswith("my old")
     asked = [(SENTENCES[1:3], None), (SENTENCES[3:5], ["where is", ""]), (SENTENCES[5:6], None)]
     gated.gate.clear()
@@ -300,28 +313,15 @@ def test_a_translation_begins_with_the_prefix_of_its_request(
     assert gated.prefixes == [["my old"], None, ["", "", "where is", "", ""]]
     for (texts, prefixes), answered in zip(asked, answers, strict=True):
         given = zip(texts, prefixes or [""] * len(texts), strict=True)
-        expected = [alone(translator, *one)[0] | {"notes": []} for one in given]
+        expected = [answer_of(translator, *one) for one in given]
         assert answered.result().json == {"translations": expected}
 
 
-def test_an_engine_without_prefixes_refuses_the_request_that_has_one_alone(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*_: Any, **__: Any) -> Any:
-        raise UserError("a language model continues the texts themselves; leave out the prefixes")
-
-    monkeypatch.setattr(translator, "_encode_prefixes", refuse)
-    gated = Gated(translator)
-    gated.gate.clear()
-    with serving(gated) as server, ThreadPoolExecutor(3) as clients:
-        answers = [clients.submit(server.translate, text="first")]
-        wait_until(lambda: gated.batches == [["first"]])
-        for number, request in enumerate(({"text": "a", "prefix": "b"}, {"text": "c"}), 1):
-            answers.append(clients.submit(server.translate, **request))
-            server.wait_for_pending(number)
-        gated.gate.set()
-        assert [answer.result().status for answer in answers] == [200, 400, 200]
-        assert answers[1].result().json["error"].startswith("a language model continues the texts themselves; ")
+def test_an_engine_without_prefixes_refuses_the_request_that_has_one_alone(gated: Gated) -> None:
+    with serving(gated, no_prefixes=CONTINUES) as server:
+        free, begun = server.translate(text="a"), server.translate(text="a", prefix="b")
+    assert (free.status, begun.status, begun.json) == (200, 400, {"error": CONTINUES})
+    assert gated.batches == [["a"]]
 
 
 def test_many_clients_at_once_have_each_its_own_translation(
@@ -331,7 +331,7 @@ def test_many_clients_at_once_have_each_its_own_translation(
     with ThreadPoolExecutor(12) as clients:
         answers = list(clients.map(lambda text: server.translate(text=text), texts))
     for text, answer in zip(texts, answers, strict=True):
-        assert answer.json["translations"] == [alone(translator, text)[0] | {"notes": []}]
+        assert answer.json["translations"] == [answer_of(translator, text)]
     assert sorted(text for batch in gated.batches for text in batch) == sorted(texts)
 
 
@@ -341,16 +341,16 @@ def test_a_request_that_fails_fails_alone_and_the_terminal_says_why(
     gated.gate.clear()
     with ThreadPoolExecutor(4) as clients:
         answers = []
-        for number, text in enumerate((SENTENCES[0], "broken", SENTENCES[1], "refused")):
+        for number, text in enumerate((SENTENCES[0], "broken", SENTENCES[1], "overflow")):
             answers.append(clients.submit(server.translate, text=text))
             wait_until(lambda: gated.batches)
             server.wait_for_pending(number)
         gated.gate.set()
-    first, broken, second, refused = (answer.result() for answer in answers)
+    first, broken, second, overflow = (answer.result() for answer in answers)
     assert (first.status, second.status) == (200, 200)
-    assert (broken.status, refused.status) == (500, 400)
+    assert (broken.status, overflow.status) == (500, 500)
     assert broken.json == {"error": "The translation failed (RuntimeError); the server printed why"}
-    assert refused.json == {"error": "the text is refused; give another"}
+    assert overflow.json == {"error": "the model's numbers overflow"}
     assert capfd.readouterr().err.count("RuntimeError: the search failed in /home/me") == 1
 
 

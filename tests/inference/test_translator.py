@@ -10,7 +10,7 @@ import pytest
 import torch
 from configs import built, composed
 from omegaconf import OmegaConf
-from tiny import SENTENCES, write_checkpoint
+from tiny import SENTENCES, of_text, write_checkpoint
 
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.choose_search import choose_search
@@ -31,6 +31,13 @@ def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def translator(file: Path) -> Translator:
     return Translator.load(file, device="cpu")
+
+
+def test_an_option_that_the_search_of_an_older_run_does_not_have_can_be_given(translator: Translator) -> None:
+    saved = {name: value for name, value in translator.config["search"].items() if name != "no_repeat_ngram"}
+    older = Translator(translator.engine, translator.tokenizer, translator.config | {"search": saved})
+    (found,) = older.translate([TEXT], search={"no_repeat_ngram": 1})
+    assert len(set(found.tokens)) == len(found.tokens)
 
 
 def test_a_batch_has_fewer_sentences_for_more_hypotheses(
@@ -178,7 +185,7 @@ def test_a_translation_begins_with_its_prefix_and_an_empty_one_leaves_it_free(
     assert found[3].text.startswith("where is")
     same(found[1:3], free[1:3])
     assert found[1].text == ""
-    assert [one.notes for one in found] == [[], ["its prefix is left out, since the text is empty"], [], []]
+    assert [of_text(one.notes) for one in found] == [[], ["its prefix is left out, since the text is empty"], [], []]
     assert translator.translate([""], search=search, prefixes=[""])[0].notes == []
     assert not free[0].text.startswith("my house")
 
@@ -192,8 +199,8 @@ def test_a_text_that_is_too_long_is_cut_and_the_note_says_so(translator: Transla
     long = " ".join([TEXT] * 9)
     (tokens,) = translator.tokenizer.encode_source([long])
     cut, whole = (translator.translate([long], max_source_tokens=most)[0] for most in (11, 2000))
-    assert cut.notes == [f"cut from {len(tokens)} to 11 tokens, the most that max_source_tokens allows"]
-    assert whole.notes == []
+    assert of_text(cut.notes) == [f"cut from {len(tokens)} to 11 tokens, the most that max_source_tokens allows"]
+    assert of_text(whole.notes) == []
     (alone,) = translator.translate([translator.tokenizer.source_model.decode(tokens[:11])])
     same([cut], [alone])
     assert cut.tokens != whole.tokens
@@ -203,11 +210,30 @@ def test_a_prefix_that_is_too_long_is_cut_and_the_note_says_so(translator: Trans
     long = " ".join([TEXT] * 40)
     (tokens,) = translator.tokenizer.encode_target([long])
     cut, free = translator.translate([TEXT, TEXT], prefixes=[long, ""], max_source_tokens=11)
-    assert cut.notes == [f"its prefix: cut from {len(tokens)} to 11 tokens, the most that max_source_tokens allows"]
+    assert of_text(cut.notes) == [
+        f"its prefix: cut from {len(tokens)} to 11 tokens, the most that max_source_tokens allows"
+    ]
     assert cut.tokens[:11] == translator.tokenizer.target_tokens(tokens[:11])
     (alone,) = translator.translate([TEXT])
-    assert free.notes == []
+    assert of_text(free.notes) == []
     same([free], [alone])
+
+
+def test_a_translation_with_as_many_tokens_as_it_may_have_is_noted(translator: Translator) -> None:
+    (tokens,), (prefix,) = translator.tokenizer.encode_source([TEXT]), translator.tokenizer.encode_target(["my house"])
+    most = len(tokens) + 3
+    (cut,), (whole,) = translator.translate([TEXT], search={"limits": SHORT}), translator.translate(SENTENCES[3:4])
+    relative = f"{most} tokens, the most that search.limits.max_relative_length allows"
+    assert (len(cut.tokens), cut.notes) == (most, [f"its translation may be cut at {relative}"])
+    assert (len(whole.tokens), whole.notes) == (8, [])
+    for limits, limit in (
+        ({"max_length": 1}, "max_length"),
+        (SHORT | {"max_relative_length": 0.1}, "max_relative_length"),
+    ):
+        (full,) = translator.translate([TEXT], search={"limits": limits}, prefixes=["my house"])
+        assert full.text == "my house"
+        given = f"nothing is added to its prefix of {len(prefix)} tokens"
+        assert full.notes == [f"{given}, the most that search.limits.{limit} allows"]
 
 
 def test_the_notes_of_a_language_model_are_about_the_text(tmp_path: Path) -> None:
@@ -222,7 +248,8 @@ def test_the_notes_of_a_language_model_are_about_the_text(tmp_path: Path) -> Non
     ]
     assert len(cut.tokens) == 11
     letters = "the text has letters that the model cannot write"
-    assert odd.notes == ["control characters are replaced by blanks", letters]
+    full = "its continuation may be cut at 11 tokens, the most that search.limits.max_length allows"
+    assert odd.notes == ["control characters are replaced by blanks", letters, full]
     assert free.notes == []
     for name in ("sampling", "mbr"):
         limits = {"limits": search["limits"]} if name == "sampling" else {"candidates": {"limits": search["limits"]}}
@@ -246,7 +273,7 @@ def test_a_text_longer_than_the_models_positions_is_cut_to_them(tmp_path: Path) 
 
 def test_what_no_text_should_hold_is_replaced_and_the_note_says_so(translator: Translator) -> None:
     odd = translator.translate(["the\x00old\x1bcat", "the\ud800cat", "the\u2028cat\tsees\n"])
-    assert [one.notes for one in odd] == [
+    assert [of_text(one.notes) for one in odd] == [
         ["control characters are replaced by blanks"],
         ["not Unicode; what cannot be read is replaced"],
         [],
