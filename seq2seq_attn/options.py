@@ -119,11 +119,13 @@ def check_options(config: DictConfig, types: dict[str, Any]) -> None:
     Raises:
         UserError: for a value of another type, outside of its range or none of the choices, for an option that the
             constructor does not take, for a class that is not of the kind of its slot, and for an option that has been
-            added on the command line and that nothing reads.
+            added on the command line and that nothing reads, or deleted there and is read.
     """
-    if HydraConfig.initialized() and types.keys() >= COMMON.keys():
-        hydra = HydraConfig.get()
-        check_added(config, list(hydra.overrides.task), {*types, *hydra.runtime.choices})
+    if HydraConfig.initialized():
+        overrides, groups = list(HydraConfig.get().overrides.task), HydraConfig.get().runtime.choices
+        check_deleted(overrides, types.keys() - groups.keys())
+        if types.keys() >= COMMON.keys():
+            check_added(config, overrides, {*types, *groups})
     for name, kind in types.items():
         if name in config and not OmegaConf.is_missing(config, name):
             value = config[name]
@@ -143,6 +145,14 @@ def check_added(config: DictConfig, overrides: list[str], known: Collection[str]
             close = get_close_matches(name, known, n=1)
             guess = f"did you mean '{close[0]}'?" if close else "leave it out, or let another option refer to it"
             raise UserError(f"{override} would change nothing, since there is no option '{name}'; {guess}")
+
+
+def check_deleted(overrides: list[str], needed: Collection[str]) -> None:
+    """Refuse `~name` of the first level that is no group, and `~name.part` of it: such an option is always read."""
+    for override in overrides:
+        key = key_of(override)
+        if override.startswith("~") and key.partition(".")[0] in needed:
+            raise UserError(f"{override} takes away an option that is read; give {key}=VALUE, or leave it as it is")
 
 
 def key_of(override: str) -> str:

@@ -33,6 +33,7 @@ from seq2seq_attn.options import (
     argument_types,
     check,
     check_added,
+    check_deleted,
     check_kinds,
     check_options,
     hydra_literal,
@@ -476,6 +477,14 @@ def test_an_added_option_that_nothing_reads_is_refused(override: str, way_out: s
         check_added(config, ["seed=2", override], TRAIN)
     with pytest.raises(UserError, match=re.escape(way_out)):
         check_added(config, [override], TRAIN)
+
+
+def test_an_option_that_is_read_cannot_be_deleted_and_a_group_or_a_part_of_one_can() -> None:
+    needed = TRAIN.keys() - {"callback", "optimizer"}
+    check_deleted(["~callback", "~optimizer.betas", "seed=1"], needed)
+    for name in ("token_dropout", "init_from.strict", "batch_tokens"):
+        with pytest.raises(UserError, match=rf"^~{name} takes away an option that is read; give {name}=VALUE, or leav"):
+            check_deleted([f"~{name}"], needed)
 
 
 def test_an_added_option_of_a_known_name_or_that_another_refers_to_is_let_pass() -> None:

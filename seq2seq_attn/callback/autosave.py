@@ -9,7 +9,6 @@ from typing import Annotated, Any, final
 import pytorch_lightning as pl
 import torch
 
-from seq2seq_attn.checkpoint.checkpoint_file import check_plain
 from seq2seq_attn.data.data_module import batches_of_updates
 from seq2seq_attn.distributed.run_lock import LAST
 
@@ -38,7 +37,6 @@ class Autosave(pl.Callback):
         self._saved_at = 0.0
 
     def on_train_start(self, trainer: pl.Trainer, pl_module: Any) -> None:
-        check_states(trainer)
         self._due, self._saved_at = False, time.monotonic()
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
@@ -71,17 +69,6 @@ class Autosave(pl.Callback):
     def _save_now(self, trainer: pl.Trainer) -> None:
         self._due, self._saved_at = False, time.monotonic()
         save_last(trainer, self.folder)
-
-
-def check_states(trainer: pl.Trainer) -> None:
-    """Refuse a state of a callback or a schedule that no checkpoint may hold, before the first step.
-
-    Raises:
-        UserError: naming it.
-    """
-    schedules = [config.scheduler for config in trainer.lr_scheduler_configs]
-    for part in (*trainer.callbacks, *schedules):  # type: ignore[attr-defined]
-        check_plain(part.state_dict(), type(part).__name__)
 
 
 def is_between_updates(trainer: Any) -> bool:

@@ -24,6 +24,7 @@ from seq2seq_attn.checkpoint.load import (
     read_tokenizer,
 )
 from seq2seq_attn.errors import UserError, reports_user_errors
+from seq2seq_attn.files import check_writable
 
 KEPT = ("format", "config", "tokenizer")  # of the first checkpoint
 COMPARED = LANGUAGES | {"model": dict, "init_from": dict | None}  # options, and their types
@@ -42,6 +43,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     if options.output.exists():
         raise UserError(f"{options.output} is there already; give a new file, or delete it")
+    check_writable(options.output, "give another --output")
     files = chosen(options.paths, options.last, options.best)
     average = averaged(files)
     write_checkpoint(average, options.output, way_out="give another --output, or make room")

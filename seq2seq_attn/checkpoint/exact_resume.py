@@ -13,7 +13,7 @@ from pytorch_lightning.callbacks import Checkpoint, EarlyStopping
 from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 
-from seq2seq_attn.checkpoint.checkpoint_file import damage, is_checkpoint_of, updates_of
+from seq2seq_attn.checkpoint.checkpoint_file import check_plain, damage, is_checkpoint_of, updates_of
 from seq2seq_attn.checkpoint.resume import Change, changes
 from seq2seq_attn.checkpoint.run_length import Position
 from seq2seq_attn.data.data_module import batches_of_updates
@@ -102,6 +102,7 @@ class ExactResume(pl.Callback):
         pl_module.resumed_at = Position(checkpoint["global_step"], state["epoch"], read)
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        check_states(trainer)  # before anything in the folder is replaced
         run_state = self._loaded if is_own(trainer) else {}
         for logger in trainer.loggers:
             if isinstance(logger, CsvLogger):
@@ -165,6 +166,17 @@ class ExactResume(pl.Callback):
             self._validated_batch = trainer.fit_loop.epoch_loop.batch_progress.current.processed
 
 
+def check_states(trainer: Any) -> None:
+    """Refuse a state of a callback or a schedule that no checkpoint may hold, before the first step.
+
+    Raises:
+        UserError: naming it.
+    """
+    schedules = [config.scheduler for config in trainer.lr_scheduler_configs]
+    for part in (*trainer.callbacks, *schedules):
+        check_plain(part.state_dict(), type(part).__name__)
+
+
 def forget_validations(checkpoint: dict[str, Any]) -> None:
     """Leave out what a plateau schedule and the table of translations hold of another run's validations."""
     checkpoint["callbacks"].pop(TRANSLATION_TABLE, None)
@@ -184,6 +196,7 @@ def adopt_files(callback: Any, checkpoint: dict[str, Any], trainer: Any) -> list
     if state is None:
         return later
     follow_folder(state, callback.dirpath)
+    remember_last(state, callback, checkpoint, trainer)
     kept = state["best_k_models"]
     gone = trainer.strategy.broadcast([file for file in kept if not Path(file).exists()])
     without_best = trainer.strategy.broadcast(trainer.is_global_zero and is_without_best(state, step))
@@ -191,6 +204,21 @@ def adopt_files(callback: Any, checkpoint: dict[str, Any], trainer: Any) -> list
         checkpoint["callbacks"].pop(callback.state_key)
         return later
     return later + forget(state, callback, gone)
+
+
+def remember_last(state: dict[str, Any], callback: Any, checkpoint: dict[str, Any], trainer: Any) -> None:
+    """Have a callback remember the file that it saved after the checkpoint, in the same validation.
+
+    `best.ckpt` is saved before the files that other callbacks keep.
+    """
+    step = checkpoint["global_step"]
+    if "{step" not in (callback.filename or "") or checkpoint["resume"].get("validated_step") != step:
+        return
+    file, figures = callback.format_checkpoint_name({"step": step}), checkpoint["resume"].get("metrics", {})
+    score = torch.tensor(step) if callback.monitor == "step" else figures.get(callback.monitor)
+    is_there = trainer.strategy.broadcast(Path(file).exists())
+    if is_there and score is not None:
+        state["best_k_models"].setdefault(file, score)
 
 
 def later_files(callback: Any, step: int, run_dir: Path) -> list[Path]:
@@ -250,7 +278,8 @@ def forget(state: dict[str, Any], callback: Any, gone: list[str]) -> list[Path]:
     number = callback.save_top_k if callback.save_top_k > 0 else len(ordered)
     ordered, surplus = ordered[:number], ordered[number:]
     fills_up = len(ordered) == callback.save_top_k > 0 and state["kth_best_model_path"] not in kept
-    if not (gone or surplus or fills_up):
+    is_first = not ordered or state["best_model_path"] == ordered[0]
+    if is_first and not (gone or surplus or fills_up):
         return []
     state["best_k_models"] = {file: score for file, score in kept.items() if file in ordered}
     state["best_model_path"], state["kth_best_model_path"] = ordered[0], ordered[-1]

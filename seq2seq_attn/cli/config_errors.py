@@ -130,16 +130,20 @@ def sentence_of_composition(
         return None
     lines = (str(cause).partition("\n    full_key:")[0].split() for cause in causes(error))
     message = ": ".join(" ".join(words) for words in lines if words)
-    if match := re.search(r"Could not override '(.+?)'", message):
+    if match := re.search(r"Could not (override|delete from config\.) '(.+?)'", message):
+        is_deleted, name = match[1] != "override", match[2]
         searched = [] if config_dir is None else [search_path(Path(config_dir))]
-        others = [word for word in overrides if word.partition("=")[0] != match[1]]
+        others = [word for word in overrides if word.partition("=")[0].lstrip("~") != name]
         config = compose_far(directory, config_name, [*searched, *others])
         folders = config_folders(config) or [directory]
         groups = [path.relative_to(folder).as_posix() for folder in folders for path in folder.rglob("*/")]
-        if match[1].partition("@")[0] in groups:
-            return sentence_of_group(match[1], overrides, config, folders)
+        names = dict.fromkeys(groups) | option_names(config)
+        if is_deleted and name in names:
+            return f"~{name} would change nothing, since {name} is null; leave it out"
+        if name.partition("@")[0] in groups:
+            return sentence_of_group(name, overrides, config, folders)
         if "Did you mean" not in message:
-            return sentence_of_option(match[1], overrides, dict.fromkeys(groups) | option_names(config), folders)
+            return sentence_of_option(name, overrides, names, folders)
     where = "" if isinstance(error, HydraException) else f"Hydra cannot read {' '.join(overrides) or config_name}: "
     return f"{where}{message.rstrip('.')}; `{command()} --help` lists the choices, `{command()} --cfg job` the options"
 

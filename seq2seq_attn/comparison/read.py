@@ -227,7 +227,7 @@ def unfinished(folder: Path) -> str | None:
     log = read_log(folder / "metrics.csv")
     steps = [row["step"] for row in log if "train/loss" in row and "step" in row]
     if steps:
-        reason = f"stopped after {max(steps) + 1:,.0f} updates, before its test"
+        reason = f"stopped after {max(steps) + 1:,.0f} updates or more, before its test"
     elif (folder / "config.yaml").is_file():
         reason = "stopped before anything was logged"
     else:

@@ -12,7 +12,7 @@ from seq2seq_attn.comparison.figures import Cell, Figures, about_test, cells_of,
 from seq2seq_attn.comparison.rows import Row
 from seq2seq_attn.comparison.significance import Difference
 from seq2seq_attn.errors import UserError
-from seq2seq_attn.files import replacing
+from seq2seq_attn.files import check_writable, replacing
 from seq2seq_attn.markdown import one_line
 
 MADE_BY = "% Made by seq2seq-attn compare runs"
@@ -26,13 +26,14 @@ LATEX = {
 
 
 def check_table(table: Path) -> None:
-    """Refuse a file that is no table, or that no comparison has written.
+    """Refuse a file that is no table, that no comparison has written, or that cannot be written.
 
     Raises:
         UserError: for such a file.
     """
     if table.suffix not in BEGINNINGS:
         raise UserError(f"--table {table} ends in neither .tex nor .csv; give table.tex or table.csv")
+    check_writable(table, "give another --table")
     beginnings = BEGINNINGS[table.suffix]
     if table.is_file() and not table.read_text(encoding="utf-8", errors="replace").startswith(beginnings):
         raise UserError(f"{table} already exists and is not a table of seq2seq-attn compare runs; give another --table")

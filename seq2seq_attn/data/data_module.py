@@ -133,7 +133,9 @@ class TranslationDataModule(pl.LightningDataModule):
         read = batches_of_updates(trainer)
         batch = read if epoch == sampler.epoch else 0  # at the end of an epoch, `read` still counts the last one
         links = {"links": self.links["train"].digest} if "train" in self.links else {}
-        return {"epoch": epoch, "batch": batch, "corpus": self.corpus.fingerprint} | self._shape(sampler) | links
+        limit = {"limit": trainer.num_training_batches}  # lower than "batches" by trainer.limit_train_batches
+        of_epoch = {"epoch": epoch, "batch": batch, "corpus": self.corpus.fingerprint}
+        return of_epoch | self._shape(sampler) | limit | links
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Resume where `state_dict` was taken, as `batches_read` says."""
@@ -162,7 +164,7 @@ class TranslationDataModule(pl.LightningDataModule):
         shape, batch = self._shape(self._sampler("train")), state_dict["batch"]
         if batch == 0 or {name: state_dict.get(name, shape[name]) for name in shape} == shape:
             return batch
-        if batch >= state_dict["batches"]:
+        if batch >= state_dict.get("limit", state_dict["batches"]):
             return shape["batches"]
         read, rest = divmod(batch * state_dict["devices"], shape["devices"])
         if not rest and all(state_dict.get(name, shape[name]) == shape[name] for name in ("seed", "cuts", "pairs")):

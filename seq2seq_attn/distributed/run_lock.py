@@ -6,7 +6,7 @@ import fcntl
 import os
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from itertools import takewhile
 from pathlib import Path
@@ -87,6 +87,15 @@ class RunLock(Callback):
     which the task has written no file, because its start has failed, is removed at the end.
     """
 
+    def on_multirun_start(self, config: DictConfig, **kwargs: Any) -> None:
+        if "resume" in config:  # it is of train.py, whose sweepers look at the folders
+            return
+        try:
+            check_job_folders(typed_of_hydra(config), ["hydra.run.dir"])
+        except UserError as error:  # Hydra would turn it into a warning
+            print(error, file=sys.stderr)
+            sys.exit(EXIT_CODE)
+
     def on_run_start(self, config: DictConfig, **kwargs: Any) -> None:
         if not is_first():
             return
@@ -94,6 +103,7 @@ class RunLock(Callback):
         folder, subfolder = Path(config.hydra.run.dir), Path(config.hydra.output_subdir or ".")
         new = list(takewhile(lambda path: not path.exists(), (folder, *folder.parents)))
         try:
+            check_is_sweep(typed_of_hydra(config))
             UNTIL_EXIT.enter_context(only_process_in(folder))
             check_folder(config, folder)
             if config.hydra.output_subdir is not None:
@@ -105,6 +115,47 @@ class RunLock(Callback):
         made = {subfolder, *(subfolder / f"{name}.yaml" for name in ("config", "hydra", "overrides"))}
         made |= {Path(LOCK), Path(f"{config.hydra.job.name}.log"), Path("checkpoints")}  # without a file in it
         UNTIL_EXIT.callback(remove_unused, new, made)
+
+
+def typed_of_hydra(config: DictConfig) -> list[str]:
+    """Return the overrides of Hydra's own options, as they were typed."""
+    return OmegaConf.to_container(config.hydra.overrides.hydra, resolve=False)  # type: ignore[return-value]
+
+
+def check_is_sweep(overrides: Sequence[str]) -> None:
+    """Refuse the folder of a sweep for a single run, which would be in another one.
+
+    Args:
+        overrides: those of Hydra's own options, as they were typed.
+
+    Raises:
+        UserError: naming both ways out.
+    """
+    for override in overrides:
+        key, _, folder = override.partition("=")
+        if key.lstrip("+") == "hydra.sweep.dir":
+            raise UserError(
+                f"{override} names the folder of a sweep, and this is a single run; add -m, or give "
+                f"hydra.run.dir={folder}"
+            )
+
+
+def check_job_folders(overrides: Sequence[str], unread: Collection[str]) -> None:
+    """Refuse a folder that no job would be in.
+
+    Args:
+        overrides: those of Hydra's own options, as they were typed.
+        unread: the options of a folder that a sweep does not read.
+
+    Raises:
+        UserError: naming the option of a sweep's folder.
+    """
+    for override in overrides:
+        if override.partition("=")[0].lstrip("+") in unread:
+            raise UserError(
+                f"{override} would change nothing in a sweep, which makes a folder for each job, named by its number; "
+                "leave it out, and give hydra.sweep.dir=FOLDER for the folder of all of them"
+            )
 
 
 def check_folder(config: DictConfig, folder: Path) -> None:

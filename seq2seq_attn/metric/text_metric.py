@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from copy import deepcopy
@@ -10,6 +11,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from seq2seq_attn.errors import UserError
 from seq2seq_attn.metric.chosen_metric import ChosenMetric
 from seq2seq_attn.metric.corpus import NUM_HEADER
 
@@ -69,7 +71,17 @@ class TextMetric(ChosenMetric):
         self.add(self.sentence_counts(hypotheses, references, sources))
 
     def add(self, rows: Sequence[Sequence[int | float]]) -> None:
-        """Add the counts of sentences, as `sentence_counts` returns them."""
+        """Add the counts of sentences, as `sentence_counts` returns them.
+
+        Raises:
+            UserError: if they are not finite.
+        """
+        broken = [count for row in rows for count in row if not math.isfinite(count)]
+        if broken:
+            raise UserError(
+                f"{type(self).__name__} returns {broken[0]} for a sentence, and what it counts or scores must be "
+                "finite; return 0 where there is nothing to score"
+            )
         if rows:
             whole = [[*row[:-1], round(row[-1] * self.units)] for row in rows]
             self.counts = self.counts + torch.tensor(whole, device=self.counts.device).sum(0)

@@ -17,7 +17,7 @@ from hydra.core.plugins import Plugins
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from seq2seq_attn.distributed.run_lock import UNTIL_EXIT, is_locked, only_process_in
+from seq2seq_attn.distributed.run_lock import UNTIL_EXIT, check_job_folders, is_locked, only_process_in
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.paths import check_file_names, is_named_by_time, own_folders, typed
 from seq2seq_attn.sweep.job import COMPLETE, FAILED, RECORD, RUNNING, WAITING, Job, holds_sweep
@@ -70,7 +70,7 @@ class Sweep:
         if any(int(os.environ.get(name, "1")) > 1 for name in names):
             raise UserError("each job of a sweep starts its own processes; start the sweep without torchrun and srun")
         typed: Any = OmegaConf.to_container(config.hydra.overrides.hydra, resolve=False)
-        check_folders(typed)
+        check_job_folders(typed, UNREAD)
         check_file_names(own_folders(config.hydra.runtime.config_sources))
         params: Any = OmegaConf.to_container(config.hydra.sweeper.params or OmegaConf.create())
         given = [*(f"{key}={value}" for key, value in params.items()), *arguments]
@@ -185,23 +185,6 @@ class Sweep:
             raise UserError(
                 f"{len(failed)} of {len(self.jobs)} jobs failed ({', '.join(failed)}); repeat the command with "
                 f"hydra.sweep.dir={typed(str(self.folder))} resume=auto: {repeated if repeats_failed else kept}"
-            )
-
-
-def check_folders(overrides: Sequence[str]) -> None:
-    """Refuse a folder that no job would be in.
-
-    Args:
-        overrides: those of Hydra's own options, as they were typed.
-
-    Raises:
-        UserError: naming the option of a sweep's folder.
-    """
-    for override in overrides:
-        if override.partition("=")[0].lstrip("+") in UNREAD:
-            raise UserError(
-                f"{override} would change nothing in a sweep, which makes a folder for each job, named by its number; "
-                "leave it out, and give hydra.sweep.dir=FOLDER for the folder of all of them"
             )
 
 

@@ -39,7 +39,7 @@ PER_PARAMETER = 4  # numbers while training: the weight, its gradient and the tw
 class RecordStart(pl.Callback):
     """Replaces what is on record of the run, once its checkpoint's weights and the state of its data are loaded.
 
-    Until then the run may be refused, and the records in its folder stay as they were.
+    Until then the run may be refused, and the records in its folder stay as they were. So it is the last callback.
     """
 
     def __init__(self, run_dir: Path) -> None:

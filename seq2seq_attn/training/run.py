@@ -52,7 +52,7 @@ def train(composed: DictConfig) -> dict[str, Any]:
         prepare_run_folder(run_dir)
         continues = resumed is not None and is_latest_of(Path(resumed.file), run_dir)
         start_loggers(trainer, module.config, continues=continues)
-        trainer.callbacks.insert(0, RecordStart(run_dir))  # type: ignore[attr-defined]
+        trainer.callbacks.append(RecordStart(run_dir))  # type: ignore[attr-defined] # last: another may refuse to start
         ckpt_path = None if resumed is None else resumed.file
         del resumed, parent  # their tensors
         with sweep_job(), ending_together(trainer):

@@ -14,6 +14,7 @@ import torch
 
 from seq2seq_attn.callback import autosave
 from seq2seq_attn.callback.autosave import Autosave
+from seq2seq_attn.checkpoint.exact_resume import ExactResume, check_states
 from seq2seq_attn.errors import UserError
 
 
@@ -22,7 +23,7 @@ class Run:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, callback: Autosave, start: float = 1000.0) -> None:
         self.now, self.saved = start, []
-        self.trainer: Any = Mock(spec=pl.Trainer, world_size=1, global_step=0, callbacks=[], lr_scheduler_configs=[])
+        self.trainer: Any = Mock(spec=pl.Trainer, world_size=1, global_step=0)
         monkeypatch.setattr(autosave.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(autosave, "is_between_updates", lambda trainer: True)
         monkeypatch.setattr(autosave, "save_last", lambda trainer, folder: self.saved.append(self.now - start))
@@ -70,17 +71,12 @@ class Kept(pl.Callback):
         (lambda: None, r"^Kept cannot be saved \(.*; leave it out of the state_dict\(\)$"),
     ],
 )
-def test_a_state_that_no_checkpoint_may_hold_is_refused_before_the_first_step(
-    kept: Any, sentence: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    callback = Autosave(folder=str(tmp_path), every_steps=None, every_minutes=None)
-    run = Run(monkeypatch, callback)
-    run.trainer.callbacks = [Kept([1, torch.ones(2), (True, None)])]
-    callback.on_train_start(run.trainer, None)
+def test_a_state_that_no_checkpoint_may_hold_is_refused_before_anything_is_written(kept: Any, sentence: str) -> None:
+    plain = {"callbacks": [Kept([1, torch.ones(2), (True, None)])], "lr_scheduler_configs": []}
+    check_states(SimpleNamespace(**plain))
     for part in ({"callbacks": [Kept(kept)]}, {"lr_scheduler_configs": [SimpleNamespace(scheduler=Kept(kept))]}):
-        run.trainer.configure_mock(**{"callbacks": [], "lr_scheduler_configs": []} | part)
         with pytest.raises(UserError, match=sentence):
-            callback.on_train_start(run.trainer, None)
+            ExactResume().on_fit_start(SimpleNamespace(**plain | part), None)
 
 
 def test_neither_saves_only_after_validations(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -145,10 +145,11 @@ def test_a_start_that_is_refused_deletes_no_checkpoint(
     run_here(tmp_path, *options, "trainer.max_epochs=2")
     fewer = ["trainer.max_epochs=3", "callback.history.save_top_k=1", "resume=auto"]
     with monkeypatch.context() as patched:
-        patched.setattr("seq2seq_attn.callback.autosave.check_states", refuse)
+        patched.setattr("seq2seq_attn.checkpoint.exact_resume.check_states", refuse)
         with pytest.raises(UserError, match="refused"):
             run_here(tmp_path, *options, *fewer)
     assert kept(tmp_path, "step=") == [3, 6]
+    assert (tmp_path / "results.json").exists()
     run_here(tmp_path, *options, *fewer)
     assert kept(tmp_path, "step=") == [9]
 
@@ -214,6 +215,7 @@ def test_a_callback_forgets_what_is_gone_and_what_is_too_many(
     """A file is named by its score."""
     callback = SimpleNamespace(dirpath="/run", save_top_k=save_top_k, mode=mode)
     state: dict[str, Any] = {"best_k_models": {f"/run/{name}": torch.tensor(float(name)) for name in "7352"}}
+    state["best_model_path"] = f"/run/{7 if mode == 'max' else 2}"
     state["kth_best_model_path"] = ""  # as long as there are fewer than are kept
     assert forget(state, callback, [f"/run/{name}" for name in gone]) == [Path("/run", name) for name in surplus]
     assert [Path(file).name for file in state["best_k_models"]] == left
@@ -243,6 +245,27 @@ def test_files_of_later_steps_are_those_that_a_callback_names_itself(tmp_path: P
     assert later(ModelCheckpoint, "{step}", 1, tmp_path / "other") == []  # the folder may have files of several runs
     assert later(ModelCheckpoint, "best", 1, enable_version_counter=False) == []
     assert [later(BestCheckpoints, "best-{step}", number) for number in (0, -1)] == [[], []]
+
+
+@pytest.mark.parametrize(("mode", "after"), [("max", 5), ("max", 3), ("min", 5)])
+def test_the_file_of_the_validation_that_made_best_ckpt_is_kept(mode: str, after: int, tmp_path: Path) -> None:
+    """It is saved after best.ckpt, from which the run is resumed."""
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    for step in (3, 5):
+        (folder / f"best-step={step}.ckpt").touch()
+    callback = BestCheckpoints(folder, "best-{step}", "val/bleu", mode=mode, save_top_k=2, enable_version_counter=False)
+    first, second = (str(folder / f"best-step={step}.ckpt") for step in (3, 5))
+    callback.best_k_models, callback.best_model_path = {first: torch.tensor(7.0)}, first
+    resume = {"validated_step": after, "metrics": {"val/bleu": torch.tensor(9.0)}}
+    checkpoint = {"callbacks": {callback.state_key: callback.state_dict()}, "global_step": 5, "resume": resume}
+    trainer = SimpleNamespace(
+        default_root_dir=str(tmp_path), is_global_zero=True, strategy=SimpleNamespace(broadcast=lambda own: own)
+    )
+    assert adopt_files(callback, checkpoint, trainer) == []
+    state = checkpoint["callbacks"][callback.state_key]
+    assert state["best_k_models"] == {first: 7.0} | ({second: 9.0} if after == 5 else {})
+    assert state["best_model_path"] == (second if (mode, after) == ("max", 5) else first)
 
 
 @pytest.mark.parametrize("is_gone", [False, True])

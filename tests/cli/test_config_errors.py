@@ -34,6 +34,17 @@ def test_a_callback_that_is_not_chosen_is_named_with_the_way_to_add_it(override:
     )
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("monitor", "~monitor would change nothing, since monitor is null; leave it out"),
+        ("metric.blue", "There is no option 'metric.blue'; did you mean 'metric.bleu'? "),
+    ],
+)
+def test_a_deletion_of_nothing_is_answered_with_what_is_there(name: str, said: str) -> None:
+    assert sentence(f"~{name}").startswith(said)
+
+
 def test_a_callback_of_another_folder_is_named_too(tmp_path: Path) -> None:
     (tmp_path / "callback").mkdir()
     (tmp_path / "callback" / "mine.yaml").write_text("mine: {seconds: 3}\n")

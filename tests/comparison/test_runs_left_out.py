@@ -33,11 +33,11 @@ def spoil(folder: Path, name: str, content: str | None) -> None:
 @pytest.mark.parametrize(
     ("files", "reason"),
     [
-        ({"results.json": None}, "stopped after 30 updates, before its test"),
+        ({"results.json": None}, "stopped after 30 updates or more, before its test"),
         ({"results.json": None, "metrics.csv": None}, "stopped before anything was logged"),
         (
             {"results.json": None, "metrics.csv": "epoch,step,train/loss\n0,19,3.1\n0,39", "train.log": "a\nKilled\n"},
-            "stopped after 20 updates, before its test; its log ends: Killed",
+            "stopped after 20 updates or more, before its test; its log ends: Killed",
         ),
         ({"results.json": '{"test/bleu": 3'}, rf"{DAMAGED} \(.+\)"),
         ({"results.json": '{"test/bleu": "3"}', "provenance.json": "[]"}, rf"{DAMAGED} \(.+\)"),
@@ -174,7 +174,7 @@ def test_what_is_left_out_is_told_on_the_page_in_the_table_and_on_the_screen(
     spoil(write_run(tmp_path / "runs" / "1", "local", spoilt(4)), "results.json", None)
     output = tmp_path / "page.html"
     script.main([str(tmp_path / "runs"), "--output", str(output), "--resamples", "50"])
-    reason = "stopped after 30 updates, before its test"
+    reason = "stopped after 30 updates or more, before its test"
     assert f"left out: runs/1: {reason}\n" in capsys.readouterr().err
     assert f"\n- runs/1: {reason}\n" in output.with_suffix(".md").read_text(encoding="utf-8")
     assert f"<b>runs/1</b>: {reason}</li>" in output.read_text(encoding="utf-8")
@@ -226,7 +226,7 @@ def test_a_job_that_never_began_is_named(sweep: Path) -> None:
 def test_folders_without_a_finished_run_are_refused(tmp_path: Path) -> None:
     spoil(write_run(tmp_path / "0", "sparse", spoilt(4)), "results.json", None)
     with pytest.raises(
-        UserError, match=r"no finished run in \S+ \(\S+/0: stopped after 30 updates, before its test\);"
+        UserError, match=r"no finished run in \S+ \(\S+/0: stopped after 30 updates or more, before its test\);"
     ):
         script.compare([tmp_path], None, 50)
     with pytest.raises(UserError, match=r"none is not a folder; give run folders of train.py, or folders of them"):

@@ -103,6 +103,15 @@ def test_a_table_is_written_beside_the_page_and_replaces_its_own_alone(
     assert (tmp_path / "page.html").read_bytes() == page
 
 
+def test_a_table_that_cannot_be_written_is_refused_before_the_runs_are_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(SystemExit, match="2"):
+        script.main(["no-runs", "--output", str(tmp_path / "page.html"), "--table", str(tmp_path / "file" / "a.csv")])
+    assert capsys.readouterr().err.endswith(f"nothing can be written in {tmp_path / 'file'}; give another --table\n")
+
+
 def test_a_table_of_another_format_is_refused(seeds: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         script.main([str(seeds), "--table", "table.xlsx"])

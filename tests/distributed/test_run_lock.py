@@ -21,8 +21,10 @@ from small_run import run_here
 from seq2seq_attn.distributed import run_lock
 from seq2seq_attn.distributed.run_lock import (
     LOCK,
+    RunLock,
     check_folder,
     check_hydra,
+    check_is_sweep,
     check_log,
     is_locked,
     only_process_in,
@@ -148,6 +150,25 @@ def test_an_evaluation_may_be_beside_files_of_ones_own(tmp_path: Path) -> None:
     for name in set(WRITTEN) - {"results.json"}:
         (tmp_path / name).write_text("mine")
     check_folder(DictConfig({}), tmp_path)  # evaluate.py checks what it writes
+
+
+def test_the_folder_of_a_sweep_is_refused_for_a_single_run() -> None:
+    check_is_sweep(["hydra.run.dir=mine", "hydra.sweep.subdir=a"])
+    with pytest.raises(UserError, match=r"^hydra.sweep.dir=all names .*; add -m, or give hydra.run.dir=all$"):
+        check_is_sweep(["hydra.run.dir=mine", "hydra.sweep.dir=all"])
+
+
+def test_a_folder_that_several_evaluations_do_not_read_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    def start(*typed: str, **options: None) -> None:
+        RunLock().on_multirun_start(DictConfig({"hydra": {"overrides": {"hydra": list(typed)}}} | options))
+
+    start("hydra.sweep.dir=all", "hydra.sweep.subdir=${hydra.job.override_dirname}")
+    start("hydra.run.dir=mine", resume=None)  # a training's own sweeper looks at it
+    assert capsys.readouterr().err == ""
+    with pytest.raises(SystemExit) as ended:
+        start("hydra.run.dir=mine")
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.startswith("hydra.run.dir=mine would change nothing in a sweep, which makes a folde")
 
 
 def test_a_run_in_the_folder_of_ones_own_files_is_refused_before_hydra_writes_there(tmp_path: Path) -> None:

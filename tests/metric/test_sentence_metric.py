@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from statistics import fmean
@@ -36,6 +37,16 @@ METRICS: list[SentenceMetric] = [
     SentenceBLEU(max_ngram_order=2, lowercase=True, tokenize="13a"),
     ExactMatch(lowercase=False),
 ]
+
+
+@pytest.mark.parametrize("score", [math.nan, math.inf])
+def test_a_score_that_is_not_finite_is_refused(score: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    metric = ExactMatch(lowercase=False)
+    monkeypatch.setattr(metric, "sentence_scores", lambda *texts: [score])
+    with pytest.raises(
+        UserError, match=rf"^ExactMatch returns {score} for a sentence, and what it counts or scores mus"
+    ):
+        metric.update(["a"], [["a"]])
 
 
 @pytest.mark.parametrize("tokenize", ["ascii", "words"])
