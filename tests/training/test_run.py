@@ -245,7 +245,8 @@ def test_translation_needs_the_checkpoint_alone_and_keeps_lines_in_files_too(run
     copy, content = tmp_path / "alone.ckpt", "".join(f"{sentence}\n" for sentence in SENTENCES).encode()
     copy.write_bytes((run / "checkpoints" / "best.ckpt").read_bytes())
     answer = done(ROOT / "translate.py", f"ckpt_path={copy}", folder=tmp_path, stdin=content)
-    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.returncode == 0
+    assert all("its translation may be cut" in line for line in answer.stderr.splitlines())  # by an untrained model
     assert not (set(tmp_path.iterdir()) - {copy})
     lines = answer.stdout.removesuffix("\n").split("\n")
     assert [line for line, sentence in zip(lines, SENTENCES, strict=True) if not sentence.strip()] == ["", ""]
