@@ -18,4 +18,8 @@ class Seeding(pl.Callback):
 
     def on_train_batch_start(self, trainer: pl.Trainer, pl_module: Any, batch: Any, batch_idx: int) -> None:
         entropy = [self.seed, trainer.current_epoch, batch_idx, trainer.global_rank]
-        torch.manual_seed(int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> 1))
+        seed = int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> 1)
+        if torch.accelerator.is_available():
+            torch.manual_seed(seed)
+        else:  # where torch.manual_seed would write down the stack for each kind of device that there is not
+            torch.default_generator.manual_seed(seed)
