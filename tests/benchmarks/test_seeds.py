@@ -31,7 +31,9 @@ def typed(act: str, tmp_path: Path, plan: str, *others: str) -> list[str]:
     return [act, "--plan", plan, "--runs", str(tmp_path / "runs"), *pages, *others]
 
 
-@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize(
+    "plan", ["recipes", *(pytest.param(plan, marks=pytest.mark.slow) for plan in PLANS if plan != "recipes")]
+)
 def test_each_run_of_a_plan_is_a_command_of_train_py(plan: str) -> None:
     runs = script.planned(plan)
     assert len(set(runs)) == len(runs) == len(SEEDS) * len(PLANS[plan].rows)
