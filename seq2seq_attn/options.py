@@ -123,7 +123,7 @@ def check_options(config: DictConfig, types: dict[str, Any]) -> None:
     """
     if HydraConfig.initialized():
         overrides, groups = list(HydraConfig.get().overrides.task), HydraConfig.get().runtime.choices
-        check_deleted(overrides, types.keys() - groups.keys())
+        check_deleted(overrides, types.keys() - groups_of_parts(types, groups))
         if types.keys() >= COMMON.keys():
             check_added(config, overrides, {*types, *groups})
     for name, kind in types.items():
@@ -145,6 +145,17 @@ def check_added(config: DictConfig, overrides: list[str], known: Collection[str]
             close = get_close_matches(name, known, n=1)
             guess = f"did you mean '{close[0]}'?" if close else "leave it out, or let another option refer to it"
             raise UserError(f"{override} would change nothing, since there is no option '{name}'; {guess}")
+
+
+def groups_of_parts(types: dict[str, Any], choices: Collection[str]) -> set[str]:
+    """Return the options of the first level that are groups, whose parts may be deleted.
+
+    Args:
+        choices: Hydra's record of them. It lacks a group of which several are chosen, as by `callback=[default,ema]`,
+            and names the slot of a group with the group, as `attention@cross_attention`.
+    """
+    several = {name for name, kind in types.items() if kind is Group}
+    return several | {name for choice in choices for name in choice.split("@")}
 
 
 def check_deleted(overrides: list[str], needed: Collection[str]) -> None:

@@ -76,7 +76,7 @@ pytest.Function.runtest = with_room(pytest.Function.runtest)  # type: ignore[met
 def pytest_collection_finish() -> None:
     """Let garbage collection leave out the million objects of the imports, which cost a tenth of the time.
 
-    pytest adds two handlers to each logger that does not propagate, as the fifty of torch, six times a test.
+    Let the fifty loggers of torch propagate, too: pytest adds two handlers to one that does not, six times a test.
     """
     for logger in logging.root.manager.loggerDict.values():
         if isinstance(logger, logging.Logger) and logger.name.startswith("torch."):
@@ -125,7 +125,7 @@ def hears_hang_ups() -> None:
 def reproducible(one_thread: None) -> Iterator[None]:
     import torch
 
-    # torch.manual_seed would write down the stack for each kind of device that there is not.
+    # torch.manual_seed would record the stack for each kind of device that is absent.
     (torch.manual_seed if torch.cuda.is_available() else torch.default_generator.manual_seed)(0)
     yield
     torch.set_num_threads(1)  # whatever a test has chosen

@@ -36,6 +36,7 @@ from seq2seq_attn.options import (
     check_deleted,
     check_kinds,
     check_options,
+    groups_of_parts,
     hydra_literal,
 )
 from seq2seq_attn.training.monitor import choose_monitor
@@ -480,8 +481,11 @@ def test_an_added_option_that_nothing_reads_is_refused(override: str, way_out: s
 
 
 def test_an_option_that_is_read_cannot_be_deleted_and_a_group_or_a_part_of_one_can() -> None:
-    needed = TRAIN.keys() - {"callback", "optimizer"}
-    check_deleted(["~callback", "~optimizer.betas", "seed=1"], needed)
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        choices = compose("train", ["callback=[default,ema]"], return_hydra_config=True).hydra.runtime.choices
+    needed = TRAIN.keys() - groups_of_parts(TRAIN, choices)
+    parts = ["~callback.attention_map", "~metric.chrf", "~optimizer.betas", "~cross_attention.dropout"]
+    check_deleted(["~callback", *parts, "seed=1"], needed)
     for name in ("token_dropout", "init_from.strict", "batch_tokens"):
         with pytest.raises(UserError, match=rf"^~{name} takes away an option that is read; give {name}=VALUE, or leav"):
             check_deleted([f"~{name}"], needed)

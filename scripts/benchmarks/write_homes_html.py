@@ -173,8 +173,8 @@ def section(place: Place, number: int) -> Iterator[str]:
     if maps:
         yield "<h3>One sentence in every run</h3>"
         yield note(
-            "The last layer, mean over heads, of the first seed, along a given translation. A row is a token that "
-            "looks, a column one that is looked at. Grey is less than 0.005."
+            "The last layer, mean over heads, of the first seed, along a given translation. Rows are queries, columns "
+            "are keys. Grey is less than 0.005."
         )
         yield f'<div class="key">{draw_scale(figures.title)}</div><div class="maps">'
         for preset in (row.preset for row in table.rows if row.preset in maps):

@@ -48,7 +48,7 @@ def chosen_weights(
     """
     cross = {int(one.slot.partition("/")[2]): one for one in maps if one.slot.startswith("cross/")}
     if not cross:
-        raise UserError("this model has no attention to a source that has weights, by which words could be aligned")
+        raise UserError("this model has no attention to a source whose weights could align words")
     if layer is not None and layer not in cross:
         raise UserError(f"alignment_layer={layer} does not exist; choose from: {', '.join(map(str, sorted(cross)))}")
     chosen = list(cross.values()) if layer is None else [cross[layer]]

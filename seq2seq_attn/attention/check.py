@@ -150,7 +150,7 @@ class Checked:
     def same_type(self) -> float:
         found = self.attend(self.inputs(), self.padding).context.dtype
         if found != torch.float64:
-            raise UserError(f"{found} of {torch.float64}")
+            raise UserError(f"{found}, not {torch.float64}")
         return 0.0
 
     def alone(self) -> float:

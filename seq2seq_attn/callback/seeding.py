@@ -21,5 +21,5 @@ class Seeding(pl.Callback):
         seed = int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> 1)
         if torch.accelerator.is_available():
             torch.manual_seed(seed)
-        else:  # where torch.manual_seed would write down the stack for each kind of device that there is not
+        else:  # torch.manual_seed would record the stack for each kind of device that is absent
             torch.default_generator.manual_seed(seed)

@@ -6,7 +6,7 @@ import logging
 import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from functools import cached_property
+from functools import cache, cached_property, partial
 from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple, TypeGuard, TypeVar, final
@@ -464,13 +464,14 @@ class Translator:
         """
         reads_source = self.engine.reads_source
         what, prefix = ("translation", "prefix of ") if reads_source else ("continuation", "")
+        most_of = cache(partial(most_tokens, limits))
         for row, (source, tokens) in enumerate(zip(sources, found, strict=True)):
             if reads_source and not source:
                 continue
-            most, why = self._lowest(*most_tokens(limits, len(source) + 1 if reads_source else None))
+            most, why = self._lowest(*most_of(len(source) + 1 if reads_source else None))
             given = 0 if begun is None else len(begun[row])
             if most is not None and given >= max(most, 1):
-                notes[row].append(f"nothing is added to its {prefix}{given} tokens, the most that {why}")
+                notes[row].append(f"nothing is added to its {prefix}{given} tokens, since {why} {most}")
             elif most is not None and len(tokens) >= most:
                 notes[row].append(f"its {what} may be cut at {most} tokens, the most that {why}")
 

@@ -17,7 +17,7 @@ from hydra.core.plugins import Plugins
 from hydra.types import HydraContext, TaskFunction
 from omegaconf import DictConfig, OmegaConf
 
-from seq2seq_attn.distributed.run_lock import UNTIL_EXIT, check_job_folders, is_locked, only_process_in
+from seq2seq_attn.distributed.run_lock import UNTIL_EXIT, check_job_folders, is_locked, only_process_in, typed_of_hydra
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.paths import check_file_names, is_named_by_time, own_folders, typed
 from seq2seq_attn.sweep.job import COMPLETE, FAILED, RECORD, RUNNING, WAITING, Job, holds_sweep
@@ -69,8 +69,7 @@ class Sweep:
         names = ("WORLD_SIZE",) if interactive else ("WORLD_SIZE", "SLURM_NTASKS")
         if any(int(os.environ.get(name, "1")) > 1 for name in names):
             raise UserError("each job of a sweep starts its own processes; start the sweep without torchrun and srun")
-        typed: Any = OmegaConf.to_container(config.hydra.overrides.hydra, resolve=False)
-        check_job_folders(typed, UNREAD)
+        check_job_folders(typed_of_hydra(config), UNREAD)
         check_file_names(own_folders(config.hydra.runtime.config_sources))
         params: Any = OmegaConf.to_container(config.hydra.sweeper.params or OmegaConf.create())
         given = [*(f"{key}={value}" for key, value in params.items()), *arguments]

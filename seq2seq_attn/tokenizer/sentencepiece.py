@@ -56,7 +56,7 @@ class SentencePieceTokenizer:
         input_sentence_size: number of sentence pairs, at most, that a model is trained on, evenly spread over the first
             half million. A larger corpus is stored in blocks drawn from all of its files, so these are a sample of it.
         num_sentinels: number of sentinels of a pre-training among the tokens, which no text has.
-        min_count: with `word`, how often a word occurs at least in the text that the model is trained on; rarer ones
+        min_count: with `word`, the fewest occurrences of a word in the text that the model is trained on; rarer ones
             have no token.
         character_coverage, byte_fallback, user_defined_symbols: as in `TrainerOptions`.
 

@@ -292,7 +292,7 @@ def test_an_error_of_a_class_is_the_reason_of_every_law(folder: Path) -> None:
 def test_a_layer_of_ones_own_keeps_lengths_types_and_one_context(folder: Path) -> None:
     with pytest.raises(UserError) as refused:
         check_attention("one_sided", dim=8, num_heads=2, config_dir=folder)
-    for law in ("a hidden key changes nothing", ASKING, f"{TYPE}: torch.float32 of torch.float64"):
+    for law in ("a hidden key changes nothing", ASKING, f"{TYPE}: torch.float32, not torch.float64"):
         assert law in str(refused.value)
 
 

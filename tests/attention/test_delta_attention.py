@@ -237,3 +237,17 @@ def test_a_memory_that_was_first_read_without_gradients_has_them(
         context = attention(query, memory, need_weights=need_weights).context
         gradients += torch.autograd.grad(context.square().sum(), keys)
     same(*gradients)
+
+
+@pytest.mark.parametrize("without", [torch.no_grad, torch.inference_mode])
+@pytest.mark.parametrize("preset", [("linear",), ("gated_linear",), *LAYERS])
+def test_a_past_that_has_gradients_goes_on_without_them(preset: tuple[str, ...], without: type[Any]) -> None:
+    sizes = {"query_dim": D, "key_dim": D, "value_dim": D}
+    attention = attention_of(preset[0], f"attention.num_heads={HEADS}", *preset[1:], **sizes).eval()
+    x = torch.randn(B, 7, D)
+    past = attention.attend_self(x[:, :4], causal=True).memory
+    with without():
+        for position in range(4, 7):
+            step = attention.attend_self(x[:, position : position + 1], past=past, causal=True)
+            past = step.memory
+        torch.testing.assert_close(step.context, attention.attend_self(x, causal=True).context[:, 6:])

@@ -387,6 +387,4 @@ def test_a_translation_with_as_many_tokens_as_it_may_have_is_noted(explorer: Exp
     cut = explorer.look({"source": TEXT, "search": search, "tree": tree})
     assert cut["notes"] == ["its translation may be cut at 2 tokens, the most that search.limits.max_length allows"]
     full = explorer.look({"source": TEXT, "search": search, "tree": tree, "prefix": cut["target"]["token_ids"]})
-    assert full["notes"] == [
-        "nothing is added to its prefix of 2 tokens, the most that search.limits.max_length allows"
-    ]
+    assert full["notes"] == ["nothing is added to its prefix of 2 tokens, since search.limits.max_length allows 2"]

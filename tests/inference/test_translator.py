@@ -226,14 +226,14 @@ def test_a_translation_with_as_many_tokens_as_it_may_have_is_noted(translator: T
     relative = f"{most} tokens, the most that search.limits.max_relative_length allows"
     assert (len(cut.tokens), cut.notes) == (most, [f"its translation may be cut at {relative}"])
     assert (len(whole.tokens), whole.notes) == (8, [])
-    for limits, limit in (
-        ({"max_length": 1}, "max_length"),
-        (SHORT | {"max_relative_length": 0.1}, "max_relative_length"),
+    for limits, limit, allowed in (
+        ({"max_length": 1}, "max_length", 1),
+        (SHORT | {"max_relative_length": 0.1}, "max_relative_length", 2),
     ):
         (full,) = translator.translate([TEXT], search={"limits": limits}, prefixes=["my house"])
         assert full.text == "my house"
         given = f"nothing is added to its prefix of {len(prefix)} tokens"
-        assert full.notes == [f"{given}, the most that search.limits.{limit} allows"]
+        assert full.notes == [f"{given}, since search.limits.{limit} allows {allowed}"]
 
 
 def test_the_notes_of_a_language_model_are_about_the_text(tmp_path: Path) -> None:
@@ -244,7 +244,7 @@ def test_the_notes_of_a_language_model_are_about_the_text(tmp_path: Path) -> Non
     cut, odd, free = translator.translate([long, "日本\x00", TEXT], search=search, max_source_tokens=11)
     assert cut.notes == [
         f"cut from {len(tokens)} to 11 tokens, the most that max_source_tokens allows",
-        "nothing is added to its 11 tokens, the most that search.limits.max_length allows",
+        "nothing is added to its 11 tokens, since search.limits.max_length allows 11",
     ]
     assert len(cut.tokens) == 11
     letters = "the text has letters that the model cannot write"
@@ -254,10 +254,10 @@ def test_the_notes_of_a_language_model_are_about_the_text(tmp_path: Path) -> Non
     for name in ("sampling", "mbr"):
         limits = {"limits": search["limits"]} if name == "sampling" else {"candidates": {"limits": search["limits"]}}
         (found,) = translator.translate([long], search={"name": name} | limits)
-        assert found.notes[-1].startswith(f"nothing is added to its {len(tokens)} tokens, the most that search.limits.")
+        assert found.notes[-1].startswith(f"nothing is added to its {len(tokens)} tokens, since search.limits.max_")
     few = write_checkpoint(tmp_path / "few.ckpt", *made, "position=learned", "position.max_length=13")
     (found,) = Translator.load(few, device="cpu").translate([long])
-    assert found.notes[-1] == "nothing is added to its 12 tokens, the most that the model has positions for"
+    assert found.notes[-1] == "nothing is added to its 12 tokens, since the model has positions for 12"
 
 
 def test_a_text_longer_than_the_models_positions_is_cut_to_them(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def clean_chunk(
         pairs, dropped = cleaning.filter(pairs)
         counts |= dropped
     else:
-        header = source.has_header and chunk.first > 1  # which is in the first chunk
+        header = source.has_header and chunk.first > 1  # a line that later chunks count, and that is no pair
         check_lengths(split, pairs, chunk.first - header, source.files)
     if source.has_one_side and not filters:
         texts = [pair for pair in pairs if pair.source]

@@ -134,8 +134,8 @@ export function visible(text) {
 }
 
 /**
- * Return a label that stands in a line with others: an arrow or a number between words that are written from right to
- * left would else change its side.
+ * Return a label isolated from the rest of its line: an arrow or a number between words that are written from right to
+ * left would otherwise change sides.
  *
  * @param {string} label
  * @returns {string}
