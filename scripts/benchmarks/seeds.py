@@ -81,6 +81,7 @@ TASK = (
 DROPPED_MERGES = ("tokenizer.sampling_alpha=0.1", "batch_tokens=18432")
 # As in Wu et al. 2021, arXiv:2105.14462
 FOUR_HEADS = ("attention=multihead", "attention.num_heads=4", "cross_attention.num_heads=4")
+MORE_DROPOUT = ("model.encoder.dropout=0.3", "model.decoder.dropout=0.3")
 ROUGE = {"rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
 DISTINCT = {"distinct1": "distinct-1", "distinct2": "distinct-2"}
 PLANS = {
@@ -174,10 +175,13 @@ PLANS = {
                 *("attention=multihead", "attention.num_heads=8", "attention@encoder_attention=fixed_patterns"),
             ),
             "multihead": FOUR_HEADS,
-            "multihead_more_dropout": (*FOUR_HEADS, "model.encoder.dropout=0.3", "model.decoder.dropout=0.3"),
+            "multihead_more_dropout": (*FOUR_HEADS, *MORE_DROPOUT),
             "smaller_vocabulary": ("tokenizer.vocab_size=6000",),
             "r_drop": ("r_drop_alpha=5",),
             "bpe_dropout_longer": (*DROPPED_MERGES, "trainer.max_epochs=60", "trainer.max_steps=12000"),
+            "longer": (
+                *(*MORE_DROPOUT, "trainer.max_epochs=80", "trainer.max_steps=10000", "callback.ema.decay=0.999"),
+            ),
             "small_batches": (
                 *("batch_tokens=4096", "trainer.max_steps=10000", "optimizer.lr=0.003", "callback.ema.decay=0.999"),
             ),
