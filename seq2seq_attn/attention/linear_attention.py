@@ -103,7 +103,7 @@ class LinearAttention(AttentionLayer):
         return with_fields(self._attend(query, memory, start, causal, need_weights), memory=memory)
 
     def packed(self) -> PackedProjection | None:
-        """Return one matrix for queries, keys and values of one input; None where values are not projected."""
+        """Return one matrix for queries, keys and values of one input; None where one of them is not linear."""
         if self.project_values is None or self.backend == "dense":
             return None
         return stack((self.project_query, self.project_key, self.project_values))

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from seq2seq_attn.attention.score.projected import ProjectedScore
 from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.factory import redefines
-from seq2seq_attn.nn.linear import linear
+from seq2seq_attn.nn.linear import is_plain, linear
 from seq2seq_attn.nn.precision import as_autocast
 
 MIN_PACKED_ROWS = 64  # from here on one product of packed projections is as fast as one stored matrix
@@ -39,8 +39,7 @@ def pack(score: Score, project_values: nn.Linear | None) -> PackedProjection | N
     """Stack the projections of queries, keys and values; None where one of them is not linear."""
     if project_values is None or not is_projected(score):
         return None
-    project_query, project_keys = score.projections
-    return stack((project_query, project_keys, project_values), score.scale)
+    return stack((*score.projections, project_values), score.scale)
 
 
 def is_projected(score: Score) -> TypeGuard[ProjectedScore]:
@@ -56,8 +55,13 @@ def pack_source(score: Score, project_values: nn.Linear | None) -> PackedProject
     return stack((score.projections[1], project_values))
 
 
-def stack(linears: Sequence[nn.Linear], scale: float = 1.0) -> PackedProjection:
-    """Stack weights and biases, the first multiplied by `scale`; autocast would cast them again at each step."""
+def stack(linears: Sequence[nn.Linear], scale: float = 1.0) -> PackedProjection | None:
+    """Stack weights and biases, the first multiplied by `scale`; None where a module does more than multiply and add.
+
+    They are cast here once for autocast, which would cast them again at each step.
+    """
+    if not all(map(is_plain, linears)):
+        return None
     first, *others = linears
     widths = tuple(linear.out_features for linear in linears)
     weight = torch.cat([first.weight if scale == 1.0 else first.weight * scale, *(x.weight for x in others)])

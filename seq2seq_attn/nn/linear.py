@@ -37,6 +37,15 @@ class Linear(nn.Linear):
         return linear(input, self.weight, self.bias)
 
 
+def is_plain(module: nn.Module) -> bool:
+    """Return whether a module computes W x + b and nothing else, so that W and b may be used in its place.
+
+    An adapter in the place of a layer, and a layer with hooks, such as one that `torch.nn.utils.prune` prunes, are not.
+    """
+    hooked = bool(module._forward_hooks or module._forward_pre_hooks)
+    return type(module).forward in (Linear.forward, nn.Linear.forward) and not hooked
+
+
 def linear(
     x: Float[Tensor, "*rows input_dim"],
     weight: Float[Tensor, "output_dim input_dim"],

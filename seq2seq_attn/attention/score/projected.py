@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from seq2seq_attn.attention.score.score import Score
 from seq2seq_attn.attention.state import QueryKeyPositions
 from seq2seq_attn.nn.heads import check_heads, matmul_groups, split_heads
-from seq2seq_attn.nn.linear import linear
+from seq2seq_attn.nn.linear import is_plain, linear
 from seq2seq_attn.nn.projections import query_key_projections
 
 
@@ -74,7 +74,7 @@ class ProjectedScore(Score):
         project, scale = self.project_query, self.scale
         if scale == 1.0:
             return self.split_query(project(query))
-        if query.shape[:2].numel() < len(project.weight):
+        if not is_plain(project) or query.shape[:2].numel() < len(project.weight):
             return self.split_query(project(query) * scale)
         # the weight has fewer numbers to scale than its product has
         bias = None if project.bias is None else project.bias * scale
