@@ -24,6 +24,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.types import RunMode
 from hydra.utils import get_class, get_object
 from omegaconf import DictConfig, OmegaConf
 
@@ -133,6 +134,11 @@ def check_options(config: DictConfig, types: dict[str, Any]) -> None:
                 value = OmegaConf.to_container(value, resolve=name != "choices")
             check(name, value, kind, hint="; `--cfg job` shows the default")
             check_kinds(name, value, name)
+
+
+def in_sweep() -> bool:
+    """Return whether this is a job of a sweep (`-m`), whose jobs run in one process, one after the other."""
+    return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN
 
 
 def check_added(config: DictConfig, overrides: list[str], known: Collection[str]) -> None:

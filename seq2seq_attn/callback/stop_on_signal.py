@@ -17,9 +17,9 @@ from typing import Any, final
 
 import pytorch_lightning as pl
 from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
 
 from seq2seq_attn.callback.autosave import agreed, is_between_updates, save_last
+from seq2seq_attn.options import in_sweep
 from seq2seq_attn.paths import typed
 from seq2seq_attn.process import ENDING, drop_closed_terminal, leave
 
@@ -115,6 +115,6 @@ class StopOnSignal(pl.Callback):
 
 def what_to_continue() -> str:
     """Return the end of a sentence that says what to continue and how; a job is continued by its sweep."""
-    if HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN:
+    if in_sweep():
         return f"the sweep with resume=auto hydra.sweep.dir={typed(str(HydraConfig.get().sweep.dir))}"
     return "it with resume=auto and its hydra.run.dir"

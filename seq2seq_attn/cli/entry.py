@@ -14,7 +14,6 @@ from typing import Any, NoReturn
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
 from omegaconf import DictConfig
 
 from seq2seq_attn import __version__
@@ -24,6 +23,7 @@ from seq2seq_attn.cli.config_errors import sentence_of_composition
 from seq2seq_attn.distributed.rank_overrides import is_override, overrides_of_rank
 from seq2seq_attn.distributed.run_lock import UNTIL_EXIT
 from seq2seq_attn.errors import EXIT_CODE, INTERRUPTED, UserError, causes, command, sentence_of
+from seq2seq_attn.options import in_sweep
 from seq2seq_attn.paths import check_file_names, conf_directory, own_folders
 from seq2seq_attn.process import (
     drop_unwritten,
@@ -134,7 +134,7 @@ def run_job(task: Callable[[DictConfig], None], config: DictConfig) -> None:
         sentence = sentence_of(error)
         if sentence is None:
             raise
-        if HydraConfig.get().mode == RunMode.MULTIRUN:
+        if in_sweep():
             job = Path(HydraConfig.get().runtime.output_dir).name
             print(printable(f"job {job}: {sentence}"), file=sys.stderr)
             raise

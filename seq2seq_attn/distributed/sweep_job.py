@@ -9,10 +9,10 @@ from contextlib import contextmanager
 
 import torch
 from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
 
 from seq2seq_attn.distributed.rank_overrides import is_override
 from seq2seq_attn.distributed.run_folder import launcher
+from seq2seq_attn.options import in_sweep
 
 # Lightning leaves them in the environment for its processes.
 LEFT = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -22,7 +22,7 @@ LEFT = ("LOCAL_RANK", "NODE_RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 def sweep_job() -> Iterator[None]:
     """Set the command line of one job for the ranks that Lightning starts by it, and clean up after them."""
     started = "LOCAL_RANK" in os.environ or launcher() is not None
-    if started or not HydraConfig.initialized() or HydraConfig.get().mode != RunMode.MULTIRUN:
+    if started or not in_sweep():
         yield
         return
     whole, there = sys.argv, set(os.environ)

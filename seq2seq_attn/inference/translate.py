@@ -23,7 +23,7 @@ from seq2seq_attn.inference.line_answers import LineAnswers
 from seq2seq_attn.inference.lines import Line, count_lines, line_count, opened, read_lines, windows
 from seq2seq_attn.inference.output import TranslationFiles, check_maps, model_files, refuse_one_file
 from seq2seq_attn.inference.translator import Translation, Translator
-from seq2seq_attn.options import TRANSLATE, check_options
+from seq2seq_attn.options import TRANSLATE, check_options, in_sweep
 from seq2seq_attn.paths import given_path
 from seq2seq_attn.process import is_closed
 from seq2seq_attn.search.search import Search
@@ -174,6 +174,8 @@ def check_files(paths: list[str], options: dict[str, Any]) -> None:
     given = {name: options[name] for name in FILES if options[name] is not None}
     if options["interactive"] and given:
         raise UserError(f"interactive=true answers at the prompt; leave out {', '.join(given)}")
+    if in_sweep() and "input" not in given and not options["interactive"]:
+        raise UserError("the first job of a sweep reads standard input to its end, and none is left; give input=FILE")
     files: list[tuple[str, Any]] = []
     for path in paths:
         files += [("ckpt_path", file) for file in model_files(path, "ckpt_path")]

@@ -11,13 +11,13 @@ from typing import Any, final
 from uuid import uuid4
 
 from hydra.core.hydra_config import HydraConfig
-from hydra.types import RunMode
 from pytorch_lightning.loggers import WandbLogger
 from pytorch_lightning.loggers.logger import rank_zero_experiment
 from pytorch_lightning.utilities import rank_zero_only
 
 from seq2seq_attn.errors import UserError, one_line
 from seq2seq_attn.logger.csv_logger import read_rows
+from seq2seq_attn.options import in_sweep
 
 log = logging.getLogger(__name__)
 
@@ -175,7 +175,7 @@ def run_id(file: Path, resume: str | None) -> str:
 
 def sweep_name() -> str | None:
     """Return the name of the folder of the sweep that this run belongs to."""
-    if HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN:
+    if in_sweep():
         return Path(HydraConfig.get().sweep.dir).name
     return None
 

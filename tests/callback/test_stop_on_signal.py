@@ -16,10 +16,10 @@ from types import SimpleNamespace
 
 import pytest
 from forked import ended, forked
+from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from small_run import Told, assert_same_run, begun, of_session, run_here, said, start, told
 
-from seq2seq_attn.callback import stop_on_signal
 from seq2seq_attn.callback.stop_on_signal import what_to_continue
 from seq2seq_attn.checkpoint.load import read_checkpoint
 from seq2seq_attn.process import leave
@@ -248,5 +248,6 @@ def test_what_is_printed_on_a_terminal_that_was_closed_fails_no_more(tmp_path: P
 def test_a_job_of_a_sweep_goes_on_with_the_sweep(monkeypatch: pytest.MonkeyPatch) -> None:
     assert what_to_continue() == "it with resume=auto and its hydra.run.dir"
     job = SimpleNamespace(mode=RunMode.MULTIRUN, sweep=SimpleNamespace(dir="runs/mine"))
-    monkeypatch.setattr(stop_on_signal, "HydraConfig", SimpleNamespace(initialized=lambda: True, get=lambda: job))
+    monkeypatch.setattr(HydraConfig, "initialized", lambda: True)
+    monkeypatch.setattr(HydraConfig, "get", lambda: job)
     assert what_to_continue() == "the sweep with resume=auto hydra.sweep.dir=runs/mine"

@@ -15,6 +15,7 @@ import pytest
 from child import done
 from configs import ROOT
 from google.protobuf.message import DecodeError
+from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from logger.test_loggers import records
 from shared_folder import shared_folder
@@ -95,7 +96,8 @@ def sweep(pairs: list[str], tmp_path_factory: pytest.TempPathFactory) -> list[Lo
 
 def test_a_job_of_a_sweep_is_in_the_group_of_the_sweeps_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     job = SimpleNamespace(mode=RunMode.MULTIRUN, sweep=SimpleNamespace(dir="runs/of_seeds"))
-    monkeypatch.setattr(wandb_logger, "HydraConfig", SimpleNamespace(initialized=lambda: True, get=lambda: job))
+    monkeypatch.setattr(HydraConfig, "initialized", lambda: True)
+    monkeypatch.setattr(HydraConfig, "get", lambda: job)
     assert wandb_logger.sweep_name() == "of_seeds"
 
 
