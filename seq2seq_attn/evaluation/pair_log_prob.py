@@ -117,13 +117,19 @@ def encode_pairs(
 def score_encoded(
     models: Models, sources: list[list[int]], targets: list[list[int]], batch_tokens: int
 ) -> list[PairScore]:
-    """Return scores in the order of the pairs; batches are cut from pairs sorted by length."""
+    """Return scores in the order of the pairs; batches are cut from pairs sorted by length.
+
+    Raises:
+        UserError: for a log-probability that is NaN, where the numbers of float16 overflow.
+    """
     source_lengths, target_lengths = (np.array([len(ids) for ids in side]) for side in (sources, targets))
     lengths = Lengths(source_lengths, target_lengths)
     sampler = TokenBatchSampler([lengths], batch_tokens=batch_tokens, shuffle=False, seed=0)
     scores = [PairScore(0.0, 0)] * len(sources)
     for rows in sampler:
         log_probs = tokens_log_prob(models, [sources[row] for row in rows], [targets[row] for row in rows])
+        if log_probs.isnan().any():
+            raise UserError("the model's numbers overflow; use precision=bf16-mixed or 32-true, or another checkpoint")
         for row, log_prob in zip(rows, log_probs.tolist(), strict=True):
             scores[row] = PairScore(log_prob, len(targets[row]) + 1)
     return scores

@@ -327,3 +327,13 @@ def test_pairs_are_scored_in_the_precision_that_is_given(checkpoints: dict[str, 
 def test_a_precision_that_does_not_exist_is_refused(checkpoints: dict[str, Path], tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"^precision=bf17 does not exist; choose from: 32-true, bf16-mixed, "):
         evaluate(config(str(checkpoints["rnn"]), tmp_path, "score=pairs.tsv", "precision=bf17"))
+
+
+def test_a_log_probability_that_is_no_number_is_refused(
+    checkpoints: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overflown = torch.tensor([[-1.0, torch.nan]], dtype=torch.float64)
+    monkeypatch.setattr(scoring, "token_log_probs", lambda members, batch: overflown)
+    pair = write(tmp_path / "pair.tsv", [f"{SENTENCES[0]}\t{SENTENCES[1]}"])
+    with pytest.raises(UserError, match=r"^the model's numbers overflow; use precision=bf16-mixed or 32-true, or an"):
+        evaluate(config(str(checkpoints["rnn"]), tmp_path / "run", f"score={pair}"))
