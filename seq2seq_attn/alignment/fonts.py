@@ -28,8 +28,14 @@ class Fonts:
         self._known: dict[str, bool] = {}  # by letter
         self._letters: dict[str, UInt32[np.ndarray, " letters"]] | None = None  # of each font of the system
 
-    def families(self) -> list[str]:
-        """Return the families of a text: each letter is drawn with the first that has it."""
+    def families(self, letters: str = "") -> list[str]:
+        """Return the families of a text: each letter is drawn with the first that has it.
+
+        Args:
+            letters: what the text may hold beside the letters that `has_glyph` was asked for.
+        """
+        for letter in letters:
+            self.has_glyph(letter)
         return [FONT, *self._supplements]
 
     def ruler(self) -> FT2Font:

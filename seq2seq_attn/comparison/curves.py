@@ -15,6 +15,7 @@ from pathlib import Path
 
 from matplotlib.figure import Figure
 
+from seq2seq_attn.alignment.fonts import FONTS
 from seq2seq_attn.comparison.read import curve_of, read_log
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.files import check_beside, check_is_ours, replacing
@@ -120,6 +121,7 @@ def draw(curves: dict[str, Curve], figure: str, lowest: float | None, file: Path
     axes.grid(alpha=0.3)
     for text in axes.legend(lines, list(curves), frameon=False).get_texts():
         text.set_parse_math(False)
+        text.set_fontfamily(FONTS.families(text.get_text()))
     metadata = {"Software" if file.suffix == ".png" else "Creator": MADE_BY}
     with replacing(file) as stream:
         picture.savefig(stream, format=file.suffix.removeprefix("."), dpi=150, metadata=metadata)

@@ -13,6 +13,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from seq2seq_attn.alignment import fonts
 from seq2seq_attn.alignment.fonts import FONTS
 from seq2seq_attn.alignment.heat_map import draw_attention, readable, widest, without_glyph
+from seq2seq_attn.comparison.curves import draw
 
 CAT, DOG, KOREAN = "\u732b", "\u72ac", "\uace0"
 
@@ -99,3 +100,8 @@ def test_fonts_of_one_name_are_two_and_a_damaged_or_empty_glyph_is_none(
     assert without_glyph(CAT + DOG + KOREAN) == {KOREAN}
     assert FONTS.families() == ["DejaVu Sans", *no_further_fonts[2:]]
     FigureCanvasAgg(draw_attention(np.eye(2), [CAT, "a"], [DOG, KOREAN])).draw()  # a missing letter would be a warning
+
+
+def test_the_name_of_a_curve_is_drawn_with_a_font_of_the_system(system: list[str], tmp_path: Path) -> None:
+    draw({CAT + DOG: [(1, 2.0), (2, 3.0)]}, "val/bleu", None, tmp_path / "curves.png")  # or it would warn
+    assert FONTS.families() == ["DejaVu Sans", system[-1]]
