@@ -140,7 +140,7 @@ def collect(config: dict[str, Any], run_dir: Path | None, *, is_tested: bool, sh
     provenance = read_json_or_refuse(run_dir / "provenance.json")
     return Known(
         plain,
-        command_of(provenance.get("command") or []),
+        command_of(job_words(provenance.get("command") or [], run_dir / ".hydra" / "overrides.yaml")),
         results,
         provenance,
         read_log(run_dir / "metrics.csv"),
@@ -163,6 +163,17 @@ def read_json_or_refuse(file: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise UserError(f"{file} is damaged; move it away, and the card is written without it")
     return content
+
+
+def job_words(words: list[str], overrides: Path) -> list[str]:
+    """Return the command that trains a run by itself: of the job of a sweep, with the overrides of the job."""
+    if not {"-m", "--multirun"}.intersection(words) or not overrides.is_file():
+        return words
+    try:
+        job = yaml.safe_load(overrides.read_text(encoding="utf-8"))
+    except (ValueError, yaml.YAMLError):
+        return words
+    return [words[0], *map(str, job)] if isinstance(job, list) else words
 
 
 def command_of(words: list[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import zipfile
 from collections.abc import Sequence
@@ -154,7 +155,7 @@ def best_maps(run: Run) -> Path | None:
     # validations come first, as two may be one update apart.
     for updates, score in reversed(run.curve(figure)):
         known = next((one for one in (int(updates), int(updates) - 1) if one in folders and one not in scores), None)
-        if known is not None:
+        if known is not None and not math.isnan(score):
             scores[known] = sign * score
     return folders[max(sorted(scores), key=scores.__getitem__, default=max(folders))]
 

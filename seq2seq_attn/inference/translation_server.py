@@ -266,7 +266,7 @@ def parse_request(data: dict[str, Any], most_hypotheses: int, no_prefixes: str |
     n_best, prefix = given.get("n_best"), given.get("prefix")
     texts = check_texts(given.get("text"), "text")
     prefixes = None if prefix is None else check_texts(prefix, "prefix")
-    if prefixes is not None and no_prefixes is not None:
+    if no_prefixes is not None and any(prefixes or ()):
         raise UserError(no_prefixes)
     if prefixes is not None and len(prefixes) != len(texts):
         raise UserError(f"there are {len(texts):,} texts and {len(prefixes):,} prefixes; give one for each, or none")
@@ -277,7 +277,7 @@ def parse_request(data: dict[str, Any], most_hypotheses: int, no_prefixes: str |
         )
     if n_best is not None:
         check_int(n_best, "n_best", 1, most_hypotheses)
-    return TranslationRequest(texts, n_best, prefixes)
+    return TranslationRequest(texts, n_best, prefixes if no_prefixes is None else None)  # empty ones say nothing
 
 
 def check_texts(given: Any, name: str) -> list[str]:

@@ -516,7 +516,8 @@ def most_tokens(limits: Limits | None, source_length: int | None) -> tuple[int |
     if limits is None or source_length is None:
         return None if limits is None else limits.max_length, "search.limits.max_length allows"
     most = int(limits.most(torch.tensor(source_length, dtype=torch.double)))
-    return most, f"search.limits.{'max_length' if most == limits.max_length else 'max_relative_length'} allows"
+    relative = "max_relative_length" if limits.max_relative_length else "max_extra_length"
+    return most, f"search.limits.{'max_length' if most == limits.max_length else relative} allows"
 
 
 def list_of_texts(given: Iterable[Given], what: str, kinds: type | tuple[type, ...] = str) -> list[Given]:

@@ -22,7 +22,7 @@ from small_checkpoint import SENTENCES, write_checkpoint
 from seq2seq_attn.checkpoint import export_safetensors
 from seq2seq_attn.checkpoint.published import without_folders
 from seq2seq_attn.comparison import export_hub as script
-from seq2seq_attn.comparison.export_hub import card_options, chosen_maps, command_of, export
+from seq2seq_attn.comparison.export_hub import card_options, chosen_maps, command_of, export, job_words
 from seq2seq_attn.comparison.model_card import OPTIONS, Known, card, papers
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.evaluation.evaluate import evaluate
@@ -188,6 +188,16 @@ def test_a_stranger_s_folder_reads_no_file_that_its_options_name_and_writes_thro
         assert secret.read_text() == "the key is 1234"
         (folder / name).unlink()
         (tmp_path / name).rename(folder / name)
+
+
+def test_the_command_of_a_job_trains_it_alone_and_not_its_sweep(tmp_path: Path) -> None:
+    words, file = ["/x/train.py", "-m", "seed=1,2", "data=demo"], tmp_path / "overrides.yaml"
+    assert job_words(words, file) == words
+    file.write_text("- seed=2\n- data=demo\n")
+    assert command_of(job_words(words, file)) == "python train.py seed=2 data=demo"
+    assert job_words(["/x/train.py", "seed=3"], file) == ["/x/train.py", "seed=3"]
+    file.write_text("- a\n b: [")
+    assert job_words(words, file) == words
 
 
 def test_no_folder_of_this_machine_is_named(exported: Path) -> None:

@@ -319,9 +319,9 @@ def test_a_translation_begins_with_the_prefix_of_its_request(
 
 def test_an_engine_without_prefixes_refuses_the_request_that_has_one_alone(gated: Gated) -> None:
     with serving(gated, no_prefixes=CONTINUES) as server:
-        free, begun = server.translate(text="a"), server.translate(text="a", prefix="b")
+        free, begun = server.translate(text="a", prefix=""), server.translate(text="a", prefix="b")
     assert (free.status, begun.status, begun.json) == (200, 400, {"error": CONTINUES})
-    assert gated.batches == [["a"]]
+    assert (gated.batches, gated.prefixes) == ([["a"]], [None])
 
 
 def test_many_clients_at_once_have_each_its_own_translation(

@@ -229,6 +229,7 @@ def test_a_translation_with_as_many_tokens_as_it_may_have_is_noted(translator: T
     for limits, limit, allowed in (
         ({"max_length": 1}, "max_length", 1),
         (SHORT | {"max_relative_length": 0.1}, "max_relative_length", 2),
+        ({"max_relative_length": 0.0, "max_extra_length": 2}, "max_extra_length", 2),
     ):
         (full,) = translator.translate([TEXT], search={"limits": limits}, prefixes=["my house"])
         assert full.text == "my house"
