@@ -17,7 +17,8 @@ class Compile(pl.Callback):
     Validation and test run uncompiled: without gradients and dropout they would need another program, for little work.
 
     Args:
-        dynamic: one program for batches of every length; False: one for each length, up to torch's limit.
+        dynamic: one program for batches of every length; False: one for each length, up to torch's limit. A recurrent
+            decoder has one for each length of the targets either way.
         backend: of torch.compile.
     """
 

@@ -59,7 +59,7 @@ class ValidationLine(pl.Callback):
         self._trained = {name: x for name, x in trainer.callback_metrics.items() if name.startswith("train/")}
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
-        log.info(f"The training ends {position(trainer, pl_module)}: {reason(trainer)}")
+        log.info(f"The training ends {position(trainer, pl_module)}: {reason(trainer, pl_module.planned_steps)}")
 
     def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
         if trainer.state.fn == "fit" and isinstance(exception, Exception):
@@ -101,8 +101,12 @@ def position(trainer: Any, pl_module: Any) -> str:
     return f"in epoch {pl_module.epoch_number} after step {trainer.global_step:,}"
 
 
-def reason(trainer: Any) -> str:
-    """Return what has ended the training."""
+def reason(trainer: Any, planned_steps: int | float | None = None) -> str:
+    """Return what has ended the training.
+
+    Args:
+        planned_steps: for which the schedule of the learning rate was made; None: for any number.
+    """
     if trainer.limit_train_batches == 0:
         return "trainer.limit_train_batches=0 leaves nothing to train on"
     if trainer.max_steps != -1 and trainer.global_step >= trainer.max_steps:
@@ -112,7 +116,10 @@ def reason(trainer: Any) -> str:
     for callback in trainer.callbacks:
         left = callback.time_remaining() if isinstance(callback, Timer) else None
         if left is not None and left <= 0:
-            return f"trainer.max_time is reached, after {timedelta(seconds=round(callback.time_elapsed()))}"
+            limit = f"trainer.max_time is reached, after {timedelta(seconds=round(callback.time_elapsed()))}"
+            if planned_steps is None or trainer.global_step >= planned_steps:
+                return limit
+            return f"{limit}, before the schedule of the learning rate ends, at step {planned_steps:,}"
         if isinstance(callback, EarlyStopping) and callback.stopping_reason == EarlyStoppingReason.PATIENCE_EXHAUSTED:
             if callback.wait_count < callback.patience:
                 continue  # that stop was put off by trainer.min_epochs, and then the figure improved

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import math
 import sys
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,10 @@ from seq2seq_attn.checkpoint.load import (
     read_checkpoint,
     read_tokenizer,
 )
+from seq2seq_attn.checkpoint.resume import read_recorded
 from seq2seq_attn.errors import UserError, reports_user_errors
 from seq2seq_attn.files import check_writable
+from seq2seq_attn.logger.csv_logger import read_rows
 
 KEPT = ("format", "config", "tokenizer")  # of the first checkpoint
 COMPARED = LANGUAGES | {"model": dict, "init_from": dict | None}  # options, and their types
@@ -66,6 +69,11 @@ def chosen(paths: list[str], last: int | None, best: int | None) -> list[Path]:
     if len(paths) != 1 or not Path(paths[0]).is_dir():
         raise UserError(f"--last and --best choose from one run folder, got {' '.join(paths)}")
     saved = validated(Path(paths[0]))
+    if not saved:
+        raise UserError(
+            f"{paths[0]} has no checkpoint of a validation, and --last and --best choose from those; name the files to "
+            "average instead"
+        )
     ranks = {step: float(step) if best is None else score for step, (_, score) in saved.items()}
     count = last if best is None else best
     assert count is not None
@@ -75,7 +83,39 @@ def chosen(paths: list[str], last: int | None, best: int | None) -> list[Path]:
             "of different validations, and an average is of two at least; a run keeps its last five with "
             "callback.history.save_top_k=5, and its best five with callback.best_checkpoints.save_top_k=5"
         )
-    return [saved[step][0] for step in sorted(sorted(ranks, key=ranks.__getitem__)[-count:])]
+    steps = sorted(sorted(ranks, key=ranks.__getitem__)[-count:])
+    warn_of_lost(Path(paths[0]), saved, min(ranks[step] for step in steps), count, by_score=best is not None)
+    return [saved[step][0] for step in steps]
+
+
+def warn_of_lost(run: Path, saved: Collection[int], lowest: float, count: int, *, by_score: bool) -> None:
+    """Warn of validations that belong to an average, as metrics.csv has them, but have no checkpoint.
+
+    Args:
+        saved: the steps of all checkpoints. lowest: the step, or the score, of the first or worst that is chosen.
+        by_score: whether the best are averaged, and not the last.
+    """
+    if not (run / "config.yaml").is_file():
+        return
+    config = read_recorded(run / "config.yaml")
+    monitor = config.get("monitor", "val/bleu")
+    rows = [row for row in read_rows(run / "metrics.csv") if monitor in row]
+    scores = {int(row["step"]) + 1: score_of(row[monitor], config) for row in rows}
+    ranks = {step: score if by_score else float(step) for step, score in scores.items()}
+    # a validation within an update is logged at that update, and its checkpoint has the number of those before
+    lost = [
+        step
+        for step in sorted(ranks, key=ranks.__getitem__)[-count:]
+        if ranks[step] > lowest and {step, step - 1}.isdisjoint(saved)
+    ]
+    if lost:
+        which, option = ("best", "best_checkpoints") if by_score else ("last", "history")
+        print(
+            f"{run} has no checkpoint of some of its {which} {count} validations (after step "
+            f"{', '.join(map(str, sorted(lost)))}), so this is an average of others; a run keeps them with "
+            f"callback.{option}.save_top_k={count}",
+            file=sys.stderr,
+        )
 
 
 def validated(run: Path) -> dict[int, tuple[Path, float]]:
@@ -94,14 +134,19 @@ def validated(run: Path) -> dict[int, tuple[Path, float]]:
         try:
             step, config = checkpoint["global_step"], checkpoint["config"]
             if state["validated_step"] == step:
-                score = float(state["metrics"][config.get("monitor", "val/bleu")])
-                score = -score if config.get("monitor_mode") == "min" else score
-                scored_files.setdefault(step, (file, -math.inf if math.isnan(score) else score))
+                score = score_of(state["metrics"][config.get("monitor", "val/bleu")], config)
+                scored_files.setdefault(step, (file, score))
         except (KeyError, TypeError, ValueError) as error:
             raise UserError(
                 f"{file} has a damaged state of its training ({error!r}); name the files to average instead"
             ) from error
     return scored_files
+
+
+def score_of(figure: Any, config: dict[str, Any]) -> float:
+    """Return the monitored figure, or its negative where less is better; one that is no number is the worst."""
+    score = -float(figure) if config.get("monitor_mode") == "min" else float(figure)
+    return -math.inf if math.isnan(score) else score
 
 
 def averaged(files: list[Path]) -> dict[str, Any]:

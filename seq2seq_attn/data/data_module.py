@@ -173,8 +173,8 @@ class TranslationDataModule(pl.LightningDataModule):
             f"the run was stopped within an epoch, after {batch} of {state_dict['batches']} batches for each of "
             f"{state_dict['devices']} devices with seed={state_dict['seed']}, and here the epoch has "
             f"{shape['batches']} for each of {shape['devices']} with seed={shape['seed']}, which are other batches or "
-            "cannot be shared equally from there on; continue it with the data, batch_tokens, seed and devices that it "
-            "had"
+            "cannot be shared equally from there on; continue it with the data, batch_tokens, batch_sentences, "
+            "tokenizer.sampling_alpha, objective, seed and devices that it had"
         )
 
     def _shape(self, sampler: TokenBatchSampler) -> dict[str, Any]:

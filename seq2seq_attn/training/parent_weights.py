@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from sentencepiece import SentencePieceProcessor
-from torch import Tensor
+from torch import Tensor, nn
 
 from seq2seq_attn.checkpoint.resume import changes
 from seq2seq_attn.errors import UserError
@@ -29,13 +29,18 @@ ROWS = {  # tensors with a row for each token, and the side of its vocabulary
 def copy_weights(parent: Parent, module: TranslationModule, *, strict: bool) -> None:
     """Copy the weights of the parent into the model, and log what is copied and what is not.
 
-    If the vocabularies differ, the rows of the tokens that both have are copied.
+    If the vocabularies differ, the rows of the tokens that both have are copied. Constants that both draw from other
+    seeds, as of `performer`, stay those of this run's options.
 
     Raises:
         UserError: if `strict` and a weight is missing, left over or of another shape.
     """
     rows = shared_rows(parent.loaded.tokenizer, module.tokenizer)
-    theirs, ours = parent.loaded.model.state_dict(), module.model.state_dict()
+    constants = drawn_from_other_seeds(parent.loaded.model, module.model)
+    theirs, ours = (
+        {name: weight for name, weight in model.state_dict().items() if name not in constants}
+        for model in (parent.loaded.model, module.model)
+    )
     drawn: dict[str, str] = {}
     left_out = {name: "is in no part of this model" for name in theirs if name not in ours}
     first_names: dict[tuple[int, torch.Size], str] = {}
@@ -55,12 +60,23 @@ def copy_weights(parent: Parent, module: TranslationModule, *, strict: bool) -> 
         raise UserError(refusal(parent, module.config, drawn | left_out))
     step = "" if parent.step is None else f", step {parent.step:,}"
     log.info(f"{len(ours) - len(drawn)} of {len(ours)} tensors start from {parent.file}{step}")
-    for what, names in (("Drawn anew", drawn), ("Left out", left_out)):
+    for what, names in (("Drawn from the seeds of this run", constants), ("Drawn anew", drawn), ("Left out", left_out)):
         if names:
             log.info(f"{what}: {', '.join(names)}")
     for side, (new, _) in rows.items():
         size = ours[f"embed_{side}.weight"].shape[0]
         log.info(f"{len(new):,} of {size:,} {side} tokens are in both vocabularies; the others are drawn anew")
+
+
+def drawn_from_other_seeds(theirs: nn.Module, ours: nn.Module) -> list[str]:
+    """Return the names of the buffers of parts that both models have, with options `seeds` that differ."""
+    parts = dict(theirs.named_modules())
+    return [
+        f"{name}.{buffer}"
+        for name, part in ours.named_modules()
+        if hasattr(part, "seeds") and getattr(parts.get(name), "seeds", part.seeds) != part.seeds
+        for buffer, _ in part.named_buffers(recurse=False)
+    ]
 
 
 def misfit(theirs: Tensor | None, ours: Tensor, *, by_row: bool) -> str | None:

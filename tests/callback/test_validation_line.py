@@ -90,6 +90,9 @@ def test_the_reason_is_the_limit_that_is_reached() -> None:
     )
     for trainer, sentence in cases:
         assert reason(trainer) == sentence
+    cut = "trainer.max_time is reached, after 0:01:15, before the schedule of the learning rate ends, at step 1,200"
+    assert reason(ended(callbacks=[timer]), planned_steps=1200) == cut
+    assert reason(ended(callbacks=[timer]), planned_steps=5) == "trainer.max_time is reached, after 0:01:15"
 
 
 def test_a_failure_is_a_line_and_a_signal_is_not(caplog: pytest.LogCaptureFixture) -> None:

@@ -115,6 +115,30 @@ def test_a_run_gives_its_last_or_those_of_best_validation_bleu(tmp_path: Path) -
     ]
 
 
+def test_validations_without_a_checkpoint_that_belong_to_an_average_are_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def said(choice: str, count: int) -> str:
+        script.main([str(run), choice, str(count), "--output", str(tmp_path / f"{choice}{count}.ckpt")])
+        return capsys.readouterr().err
+
+    run = run_of(tmp_path / "run", {1: 30.0, 5: 10.0, 11: 25.0})
+    (run / "config.yaml").write_text("monitor: val/bleu\nmonitor_mode: max\n")
+    lines = ["step,train/loss,val/bleu", "0,3.0,30.0", "4,,10.0", "6,,", "7,,nan", "9,2.0,27.0", "10,,25.0", "11,2.0,"]
+    (run / "metrics.csv").write_text("".join(f"{line}\n" for line in lines))
+    assert said("--last", 2) == (
+        f"{run} has no checkpoint of some of its last 2 validations (after step 10), so this is an average of others; "
+        "a run keeps them with callback.history.save_top_k=2\n"
+    )
+    assert "its last 3 validations (after step 8, 10), so" in said("--last", 3)
+    assert (
+        "its best 2 validations (after step 10), so this is an average of others; a run keeps them with callback.be"
+        in (said("--best", 2))
+    )
+    with_bias(run / "checkpoints" / "kept.ckpt", 9.0, step=9, bleu=27.0)  # within the tenth update
+    assert said("--best", 3) == ""
+
+
 def test_the_best_of_a_monitored_loss_are_the_lowest_whatever_callback_keeps_a_best(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", {1: 3.0, 5: 2.5, 8: 2.2, 11: 2.4})
     for file in (run / "checkpoints").iterdir():
@@ -184,6 +208,9 @@ def test_what_cannot_be_averaged_is_refused_in_a_sentence(tmp_path: Path, capsys
     assert (
         refused(capsys, tmp_path / "no", "--last", 2, *out) == f"{tmp_path / 'no'} does not exist; give a run folder\n"
     )
+    with_bias(tmp_path / "never" / "step=3.ckpt", 1.0)
+    said = refused(capsys, tmp_path / "never", "--last", 2, *out)
+    assert said.startswith(f"{tmp_path / 'never'} has no checkpoint of a validation, and --last and --best choose from")
     few = refused(capsys, run, "--last", 3, *out)
     assert few.startswith(f"--last 3 is not possible: {run} has 2 checkpoints of different validations, and an average")
     assert few.endswith(

@@ -12,17 +12,19 @@ from typing import Any
 
 import pytest
 import torch
-from configs import CONF, compose_here
+from configs import CONF, compose_here, model_of
 from hydra import compose, initialize_config_dir
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import OmegaConf
 from small_checkpoint import write_checkpoint
 from small_run import CALLBACKS, KilledError, assert_same_run, begun, weights
+from tiny import tokenizer
 from tiny import write_checkpoint as write_tiny
+from torch import nn
 
 from seq2seq_attn.checkpoint.checkpoint_file import write_checkpoint as write_whole
 from seq2seq_attn.checkpoint.export_safetensors import main as export
-from seq2seq_attn.checkpoint.load import load, read_checkpoint
+from seq2seq_attn.checkpoint.load import Loaded, load, read_checkpoint
 from seq2seq_attn.cli.train import parent_choice
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import sha256
@@ -30,9 +32,11 @@ from seq2seq_attn.paths import search_path
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training import parent_config as parents
 from seq2seq_attn.training.check_config import check_config
-from seq2seq_attn.training.parent import read_parent
+from seq2seq_attn.training.parent import Parent, read_parent
 from seq2seq_attn.training.parent_config import FRESH, OF_PARENT, choose_parent, name_attention, tokenizer_options
+from seq2seq_attn.training.parent_weights import copy_weights
 from seq2seq_attn.training.run import train
+from seq2seq_attn.training.translation_module import TranslationModule
 
 pytestmark = pytest.mark.usefixtures("quiet")
 CHILD = [
@@ -311,6 +315,27 @@ def test_weights_that_do_not_fit_are_refused_by_name_or_drawn_anew(
     (drawn,) = [line for line in caplog.messages if line.startswith("Drawn anew: ")]
     assert "encoder.layers.1.linear.bias" in drawn
     assert "Left out: embed_target.weight, output.weight" in caplog.messages  # one matrix here, two there
+
+
+@pytest.mark.parametrize(
+    ("attention", "option", "buffer"),
+    [("performer", "feature_map.redraw", "directions"), ("lsh", "pattern.seed", "rotations")],
+)
+def test_constants_of_another_seed_are_not_those_of_the_parent(attention: str, option: str, buffer: str) -> None:
+    def model(seed: int) -> Any:
+        small = ("model=transformer", "model.encoder.num_layers=1", "model.decoder.num_layers=1")
+        return model_of(*small, f"attention={attention}", f"attention.{option}={seed}")
+
+    parent = Parent(Path("parent.ckpt"), Loaded(model(0), tokenizer(), {}), step=None)
+    for seed in (0, 1):
+        module = TranslationModule.__new__(TranslationModule)
+        nn.Module.__init__(module)
+        module.model, module.tokenizer = model(seed), tokenizer()
+        copy_weights(parent, module, strict=True)
+        theirs, ours = parent.loaded.model.state_dict(), module.model.state_dict()
+        constants = {name for name in ours if name.endswith(buffer)}
+        assert constants
+        assert {name for name in ours if not torch.equal(ours[name], theirs[name])} == (constants if seed else set())
 
 
 def test_the_options_of_a_new_tokenizer_are_those_of_the_parent(trained_run: Path, tmp_path: Path) -> None:

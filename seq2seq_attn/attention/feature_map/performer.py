@@ -52,7 +52,7 @@ class PerformerFeatureMap(FeatureMap):
             raise UserError(f"attention.feature_map.num_features={num_features} must be at least 1; use null")
         if min(seed, redraw) < 0:
             raise UserError(f"attention.feature_map.seed={seed} and redraw={redraw} must not be negative; use 0")
-        self.scale = head_dim**-0.25
+        self.scale, self.seeds = head_dim**-0.25, (seed, redraw)
         directions = orthogonal_directions(num_features, head_dim, (seed, layer, redraw))
         self.register_buffer("directions", directions.to(torch.get_default_device(), torch.get_default_dtype()))
 

@@ -61,6 +61,7 @@ class LshPattern(Pattern):
                 f"set it to {num_buckets + 1}"
             )
         self.buckets_from = max(512, 1536 * num_rounds // num_buckets)  # measured on one CPU core
+        self.seeds = (seed,)
         generator = torch.Generator("cpu").manual_seed(1000 * seed + layer)
         shape = num_rounds, head_dim, num_buckets // 2
         rotations = torch.randn(shape, generator=generator, dtype=torch.float64, device="cpu")
