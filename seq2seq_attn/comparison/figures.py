@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 from typing import NamedTuple
 
 from seq2seq_attn.comparison.read import Run
-from seq2seq_attn.comparison.rows import Group, Row
+from seq2seq_attn.comparison.rows import Group, Row, share_tokens
 from seq2seq_attn.comparison.significance import (
     FLOOR,
     LEAST_DIFFERENCE,
@@ -142,8 +142,12 @@ def figures_of(group: Group, baseline: str | None, resamples: int) -> Figures:
 
 
 def columns_of(rows: Sequence[Row]) -> dict[str, Column]:
-    """Return the columns: the score of the test set first, that of other test sets after its other metrics."""
+    """Return the columns: the score of the test set first, that of other test sets after its other metrics.
+
+    Of rows with different tokenizers, none is best in a figure of tokens.
+    """
     stage, metric = rows[0].runs[0].stage, rows[0].runs[0].metric
+    less, more = ("low", "high") if share_tokens(rows) else (None, None)
     title = title_of(metric)
     others = {
         key: Column(f"{title}, {key.removesuffix(f'/{metric}').removeprefix('test_')}", 1, best="high")
@@ -156,12 +160,12 @@ def columns_of(rows: Sequence[Row]) -> dict[str, Column]:
         f"{stage}/{metric}": Column(title if stage != "test_train" else f"{title} of training pairs", 1, best="high"),
         **{f"{stage}/{name}": Column(title_of(name), 1, best=best) for name, best in SHOWN.items() if name != metric},
         f"{stage}/aer": Column(title_of("aer"), 1, best="low"),
-        f"{stage}/average_lagging": Column("average lagging, tokens", 2, best="low"),
-        f"{stage}/ppl": Column("perplexity", 2, best="low"),
+        f"{stage}/average_lagging": Column("average lagging, tokens", 2, best=less),
+        f"{stage}/ppl": Column("perplexity", 2, best=less),
         **others,
         "num_parameters": Column("parameters, M", 2, 1e6, best="low"),
         "steps": Column("updates", 0),
-        "tokens_per_second": Column("training, tokens/s", 0, best="high"),
+        "tokens_per_second": Column("training, tokens/s", 0, best=more),
         "peak_memory_bytes": Column("peak memory, MB", 0, 1e6, best="low"),
         "decode_sentences_per_second": Column("decoding, sentences/s", 0, best="high"),
         "attention_entropy": Column("attention entropy, nats", 2),
@@ -216,7 +220,8 @@ def verdict(figures: Figures) -> list[str]:
     if others:
         lines.append(against_baseline(figures, others))
     speed = "tokens_per_second"
-    if len(figures.rows) > 2 and all(speed in row_means for row_means in figures.means.values()):
+    known = all(speed in row_means for row_means in figures.means.values())
+    if len(figures.rows) > 2 and known and figures.columns[speed].best:
         front = [row.label for row in efficient(figures, figures.rows, speed, lower=False)]
         lines.append(f"Pareto front of {figures.score} and training speed: {listed(front)}.")
     return lines

@@ -135,7 +135,7 @@ def overview(figures: Figures) -> Iterator[str]:
     if figures.differences:
         yield f"<div><h3>Difference from the baseline</h3>{note(about_test(figures))}"
         yield f"{boxed(forest(figures), 'narrow')}</div>"
-    if worth_a_plot(figures, "tokens_per_second"):
+    if worth_a_plot(figures, "tokens_per_second") and figures.columns["tokens_per_second"].best:
         yield f"<div><h3>{escape(figures.score)} against speed of training</h3>"
         yield note(f"Black: no other trains as fast with more {figures.score}. Lines: standard deviation over seeds.")
         yield f"{boxed(scatter(figures, 'tokens_per_second'))}</div>"

@@ -21,6 +21,7 @@ IGNORED = (
     "trainer.enable_progress_bar.", "trainer.enable_model_summary.", "trainer.profiler.",
 )  # fmt: skip
 IGNORED_OF_DATA = {"num_processes", "verify", "copy_to"}  # of a corpus, or of those within it
+OF_TOKENS = ("tokenizer.", "model.source_vocab_size", "model.target_vocab_size")  # options by which tokens differ
 MOST_NAMED = 6  # options whose values a warning tells
 ORIGIN = {"commit": "commit", "platform": "machine", "threads": "number of threads"}
 
@@ -175,6 +176,8 @@ def warnings(rows: Sequence[Row], by: str) -> list[str]:
     if options:
         where = "" if by == "folder" else "more than their attention: "
         notes.append(f"Rows differ in {where}{values_of(options, configs)}.")
+    if not share_tokens(rows):
+        notes.append("Rows have different tokenizers, so their perplexities and tokens/s cannot be compared.")
     if read_other_sentences(runs):
         notes.append(
             "Runs with the same options of data read different sentences, as if a file had changed between them: their "
@@ -189,6 +192,12 @@ def warnings(rows: Sequence[Row], by: str) -> list[str]:
     if any(run.memory_is_bound for run in runs):
         notes.append("≤: an upper bound, because the jobs of a sweep share one process and its peak memory.")
     return notes
+
+
+def share_tokens(rows: Sequence[Row]) -> bool:
+    """Return whether all rows cut text into the same tokens, so that figures of a token can be compared."""
+    differ = differing([settings(row.runs[0].config) for row in rows])
+    return not any(option.startswith(OF_TOKENS) and option != "tokenizer.sampling_alpha" for option in differ)
 
 
 def read_other_sentences(runs: Iterable[Run]) -> bool:

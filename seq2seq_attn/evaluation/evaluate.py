@@ -30,16 +30,18 @@ from seq2seq_attn.evaluation.pair_log_prob import score
 from seq2seq_attn.evaluation.report import build_report, print_report, write_report
 from seq2seq_attn.inference.models import Models, load_models
 from seq2seq_attn.inference.precision import precision_plugin
+from seq2seq_attn.metric.aer import AER, OF_ONE_MODEL
 from seq2seq_attn.metric.attention import AttentionFigures
 from seq2seq_attn.metric.confidence import check_bootstrap
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.options import EVALUATE, TRAIN, check, check_options, key_of, typed
 from seq2seq_attn.paths import conf_directory
 from seq2seq_attn.process import quieten
+from seq2seq_attn.search.search import Search
 from seq2seq_attn.text import printable
 from seq2seq_attn.training.build import build_metrics, sample_references
 from seq2seq_attn.training.check_config import check_metrics
-from seq2seq_attn.training.check_run import check_lengths
+from seq2seq_attn.training.check_run import check_lengths, limits_of, warn_of_limits
 from seq2seq_attn.training.results import translation_files, write_translations
 from seq2seq_attn.training.translation_module import TranslationModule
 
@@ -88,11 +90,12 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
 
 def evaluate_splits(config: DictConfig, models: Models, run_dir: Path, trust: Trust) -> dict[str, Any]:
     """Test the models, replace the results of an earlier evaluation of them in the folder, and return the report."""
-    if models.config.get("objective") is not None:
-        raise UserError(
-            f"{models.files[0]} is pre-trained to restore text, and its results.json has its losses; fine-tune it with "
-            "train.py init_from.run="
-        )
+    for file, config_of in zip(models.files, models.configs, strict=True):
+        if config_of.get("objective") is not None:
+            raise UserError(
+                f"{file} is pre-trained to restore text, and its results.json has its losses; fine-tune it with "
+                "train.py init_from.run="
+            )
     check_bootstrap(config.bootstrap)
     earlier = earlier_translations(run_dir, models.files)
     uses_run_data = "data" not in config
@@ -120,8 +123,9 @@ def evaluate_splits(config: DictConfig, models: Models, run_dir: Path, trust: Tr
         check_unrecorded((file for file in written if file not in earlier), run_dir / EVALUATION)
     else:
         corpus, earlier = corpus.one_sided(), []  # without translations
-    if uses_run_data and models.corpus not in (None, corpus.fingerprint):
-        check_held_out(models.files[0], corpus, splits)
+    for file, trained_on in zip(models.files, models.corpora, strict=True):
+        if uses_run_data and trained_on not in (None, corpus.fingerprint):
+            check_held_out(file, corpus, splits)
     module, attention = run_tests(config, chosen, models, corpus, splits)
     report = build_report(module, attention, models, corpus, chosen, config.bootstrap)
     for file in earlier:
@@ -189,14 +193,20 @@ def run_tests(
     check_lengths(models.model.max_length, datamodule.longest, is_trained=True)
     datamodule.test_names = names
     metrics = build_metrics(chosen, sample_references(corpus))
-    if isinstance(models.model, EncoderDecoder):
-        for metric in metrics.values():
+    for metric in metrics.values():
+        if isinstance(models.model, EncoderDecoder):
             metric.check(models.model, models.config)
             metric.check_lengths(models.model, models.tokenizer, models.config)
+        elif isinstance(metric, AER):
+            raise UserError(OF_ONE_MODEL)
+    search: Search = instantiate(chosen["search"], _convert_="all")
+    if not corpus.is_one_sided:
+        for name in names:
+            warn_of_limits(*limits_of(search), datamodule, name)
     module = TranslationModule(
         model=models.model,
         tokenizer=models.tokenizer,
-        search=instantiate(chosen["search"], _convert_="all"),
+        search=search,
         metrics=metrics,
         test_names=names,
         optimizer=None,

@@ -130,9 +130,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise UserError(
                 f"{what}, {file}, is not a regular file, and it is read twice; save its content to a file first"
             )
-    count = sum(1 for _ in read_sentences(given.nbest, given.source))  # refuses what is wrong before any work
+    sizes = [len(one.texts) for one in read_sentences(given.nbest, given.source)]  # wrong lines are refused first
+    count = len(sizes)
     if not count:
         raise UserError(f"{given.nbest} is empty; give a list that translate.py has written with nbest=FILE")
+    if max(sizes) == 1:
+        print(
+            f"{given.nbest} has one translation of each line, so there is nothing to choose; write the list with "
+            "search=beam search.beam_size=10 search.num_best=10",
+            file=sys.stderr,
+        )
     references = None if given.references is None else read_references(given.references, count)
     scorers = [load_scorer(path, reverse, given.device, given.trust) for path, reverse in given.models]
     needs = "--model needs the direction of the list, and --reverse the other one"

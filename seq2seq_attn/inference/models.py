@@ -26,7 +26,7 @@ class Models(NamedTuple):
     Attributes:
         configs: of each model.
         device: where it is to run.
-        corpus: fingerprint of the corpus that the first was trained on; None: its file does not say.
+        corpora: fingerprints of the corpora that they were trained on; None: the file of a model does not say.
     """
 
     files: list[Path]
@@ -34,7 +34,7 @@ class Models(NamedTuple):
     tokenizer: SentencePieceTokenizer
     configs: list[dict[str, Any]]
     device: torch.device
-    corpus: str | None = None
+    corpora: tuple[str | None, ...] = ()
 
     @property
     def config(self) -> dict[str, Any]:
@@ -74,14 +74,16 @@ def load_models(paths: Sequence[str], device: str, trust: Trust = ()) -> Models:
         check_cleaning(files[0], first.config, file, other.config, "an ensemble")
     directions = [direction_of(str(file), one.config) for file, one in zip(files, loaded, strict=True)]
     check_directions(directions, "an ensemble needs one direction")
-    return as_models(files, loaded, chosen, corpora[0])
+    return as_models(files, loaded, chosen, corpora)
 
 
-def as_models(files: list[Path], loaded: Sequence[Loaded], device: torch.device, corpus: str | None = None) -> Models:
+def as_models(
+    files: list[Path], loaded: Sequence[Loaded], device: torch.device, corpora: tuple[str | None, ...] = ()
+) -> Models:
     """Return one loaded model, or several as an ensemble."""
     first = loaded[0]
     model = first.model if len(loaded) == 1 else Ensemble([member.model for member in loaded]).eval()
-    return Models(files, model, first.tokenizer, [member.config for member in loaded], device, corpus)
+    return Models(files, model, first.tokenizer, [member.config for member in loaded], device, corpora)
 
 
 def pack(models: Models) -> bytes:

@@ -165,11 +165,12 @@ class Translator:
                 f"compute_type={compute_type} is for engine=ctranslate2; give precision= instead, or leave it out"
             )
         models = load_models(paths, device, trust)
-        if models.config.get("objective") is not None:
-            log.warning(
-                f"{models.files[0]} is pre-trained to restore text, and has not learned to translate; fine-tune it "
-                "with train.py init_from.run="
-            )
+        for file, config in zip(models.files, models.configs, strict=True):
+            if config.get("objective") is not None:
+                log.warning(
+                    f"{file} is pre-trained to restore text, and has not learned to translate; fine-tune it with "
+                    "train.py init_from.run="
+                )
         packed = None if num_processes == 1 else pack(models)  # before the engine converts the weights
         ours = TorchEngine(models.model.to(models.device), models.tokenizer, models.device, precision)
         several = ours if packed is None else ProcessEngine(ours, packed, trust, num_processes, precision)

@@ -20,6 +20,7 @@ from seq2seq_attn.model.ensemble import Ensemble
 from seq2seq_attn.paths import given_text
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
+OF_ONE_MODEL = "metric=[aer] is of one model's attention, not of an ensemble's; leave it out"
 log = logging.getLogger(__name__)
 
 
@@ -119,7 +120,7 @@ class AER(ChosenMetric):
             UserError: for an ensemble, or a layer or a head that the model lacks.
         """
         if isinstance(model, Ensemble):
-            raise UserError("metric=[aer] is of one model's attention, not of an ensemble's; leave it out")
+            raise UserError(OF_ONE_MODEL)
         self.check_heads(model)
         maps = word_maps(model, tokenizer, [(pair.source, pair.target) for pair in self.pairs], config)
         heads = self.heads_of(model, config)

@@ -31,7 +31,7 @@ class MBRSearch(Search):
     Every candidate is a reference for every candidate, itself included, and counts as often as it was found.
 
     Args:
-        candidates: the search that finds the candidates.
+        candidates: the search that finds the candidates, several of each sentence.
         utility: sentence-level `chrf` or `bleu` (effective order) of sacreBLEU, 0-100; 100 for equal texts. The words
             of BLEU are those of 13a; where candidates are mostly in a script without spaces, of zh for Chinese, and
             else single characters.
@@ -39,12 +39,18 @@ class MBRSearch(Search):
             weight them equally, for samples, which are drawn with that probability.
 
     Raises:
-        UserError: if the utility is unknown.
+        UserError: if the utility is unknown, or there is one candidate at most.
     """
 
     def __init__(self, *, candidates: Search, utility: str, by_probability: bool) -> None:
         if utility not in UTILITIES:
             raise UserError(f"search.utility={utility} is unknown; choose from: {', '.join(sorted(UTILITIES))}")
+        if candidates.most_hypotheses < 2:
+            raise UserError(
+                f"search.candidates, {type(candidates).__name__}, finds one translation of each sentence, and MBR "
+                "chooses among several; use search.candidates.num_best=5 for a beam, search.candidates.num_samples=32 "
+                "for sampling, or other candidates"
+            )
         self.candidates, self.by_probability = candidates, by_probability
         self.utility, self.scorer = utility, UTILITIES[utility]()
 

@@ -240,16 +240,17 @@ def limits_of(search: Search) -> tuple[Any, str]:
     return getattr(search, "limits", None), "search.limits"
 
 
-def warn_of_limits(limits: Any, option: str, datamodule: Any) -> None:
-    """Warn if one reference of the validation set in a hundred is longer than a translation may be.
+def warn_of_limits(limits: Any, option: str, datamodule: Any, name: str = "val") -> None:
+    """Warn if one reference of a set in a hundred is longer than a translation may be.
 
     Args:
         limits, option: see `limits_of`.
         datamodule: a `TranslationDataModule`.
+        name: of the set.
     """
-    if not isinstance(limits, Limits) or "val" not in datamodule.corpus.splits:
+    if not isinstance(limits, Limits) or name not in datamodule.corpus.splits:
         return
-    shards = list(datamodule.encoded("val"))
+    shards = list(datamodule.encoded(name))
     source, target = (torch.as_tensor(np.concatenate(side)) for side in zip(*shards, strict=True))
     source = source.double() + 1  # the end token
     longer = int((target > limits.most(source)).sum())
@@ -263,7 +264,7 @@ def warn_of_limits(limits: Any, option: str, datamodule: Any) -> None:
     if length > limits.max_length:
         options["max_length"] = length
     log.warning(
-        f"{longer:,} of {len(target):,} references of the validation set are longer than the limits of the search "
-        "allow, so translations of that length are cut; set "
+        f"{longer:,} of {len(target):,} references of {'the validation set' if name == 'val' else name} are longer "
+        "than the limits of the search allow, so translations of that length are cut; set "
         f"{' '.join(f'{option}.{k}={v}' for k, v in options.items())}"
     )

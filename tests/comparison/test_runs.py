@@ -175,6 +175,21 @@ def test_another_setting_is_a_row_of_its_own_that_says_so(tmp_path: Path) -> Non
     assert only_group(tmp_path, baseline="multihead (label_smoothing=0.2)").chosen
 
 
+def test_rows_with_different_tokenizers_are_not_ranked_by_figures_of_tokens(tmp_path: Path) -> None:
+    for row, every in enumerate((9, 4, 2)):
+        options = {"tokenizer": {"vocab_size": 4000 * min(row + 1, 2), "sampling_alpha": 0.1 * row}}
+        figures = {"test/ppl": 3.0 - row, "tokens_per_second": 10.0 + row, "decode_sentences_per_second": 5.0 + row}
+        write_run(tmp_path / str(row), "multihead", spoilt(every), options=options, **figures)
+    group = only_group(tmp_path)
+    assert "Rows have different tokenizers, so their perplexities and tokens/s cannot be compared." in group.notes
+    bests = {key: figures_of_group.best_of(group, key, column) for key, column in group.columns.items()}
+    assert (bests["test/ppl"], bests["tokens_per_second"], bests["decode_sentences_per_second"]) == (None, None, 7.0)
+    assert "training speed" not in " ".join(figures_of_group.verdict(group))
+    assert "speed of training" not in script.html_page([group], [], 0)
+    alike = figures_of_group.columns_of(group.rows[1:])
+    assert (alike["test/ppl"].best, alike["tokens_per_second"].best) == ("low", "high")
+
+
 def test_a_slot_that_repeats_the_attention_is_no_difference_beside_it() -> None:
     def config(name: str, cross: str) -> dict[str, Any]:
         return {

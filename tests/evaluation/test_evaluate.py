@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 import warnings
 from pathlib import Path
@@ -249,6 +250,25 @@ def test_a_metric_checks_its_own_texts_before_anything_is_translated(
         evaluated(tmp_path, f"ckpt_path={run}")
 
 
+def test_an_alignment_error_rate_of_an_ensemble_is_refused_before_anything_is_translated(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evaluation_module, "build_trainer", reach)
+    (tmp_path / "gold").write_text("a cat ||| un chat  0-0 1-1\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"^metric=\[aer\] is of one model's attention, not of an ensemble's"):
+        evaluated(tmp_path / "a", f"ckpt_path=[{run},{run}]", "metric=[aer]", f"metric.aer.gold={tmp_path / 'gold'}")
+
+
+def test_references_longer_than_the_search_may_translate_are_warned_of(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(evaluation_module, "build_trainer", reach)
+    options = ["search=beam", "search.limits.max_length=6", "splits=test"]
+    with pytest.raises(ReachedError):
+        evaluated(tmp_path, f"ckpt_path={run}", *options)
+    assert re.search(r"\d+ of 40 references of test are longer than .*; set search.limits.max_length=1\d", caplog.text)
+
+
 def test_a_sentence_of_more_tokens_than_positions_is_refused_before_anything_is_translated(
     run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -397,6 +417,10 @@ def test_a_test_set_that_is_held_out_of_changed_data_is_refused_and_another_chan
         evaluate_changed("another", {})  # whose test set is a file
     (warned,) = caplog.messages
     assert warned.startswith(f"The data is not that with which {file} was trained; its scores may be of other sentence")
+    caplog.clear()
+    with pytest.raises(ReachedError):
+        evaluated(tmp_path / "evaluation", f"ckpt_path=[{run},{file}]")
+    assert caplog.messages == [warned]  # of the second model of an ensemble, too
     caplog.clear()
     typed = ["data=parallel", f"data.train={data['train']}", "data.test_sentences=5", f"paths.cache_dir={tmp_path}"]
     for corpus, options, overrides in ((state["corpus"], {}, ()), (None, derived, ()), ("another", {}, typed)):

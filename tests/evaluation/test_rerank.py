@@ -94,6 +94,16 @@ def test_a_source_is_read_as_it_was_translated(
     assert Path("output.txt").read_text("utf-8").split("\n") == [*(texts[0] for texts in TEXTS), ""]
 
 
+def test_a_list_of_one_translation_of_each_line_is_warned_of(
+    models: dict[str, Path], files: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = Path("best.txt").read_text("utf-8").splitlines(keepends=True)
+    firsts = {line.partition(" ")[0]: line for line in reversed(lines)}
+    Path("best.txt").write_text("".join(reversed(firsts.values())), encoding="utf-8")
+    main([*files, "--reverse", str(models["reverse"]), "--weights", "1", "--device", "cpu"])
+    assert "best.txt has one translation of each line, so there is nothing to choose" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_a_long_translation_is_scored_by_as_many_tokens_as_the_model_has_positions_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -16,6 +16,7 @@ from omegaconf import OmegaConf
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.choose_search import choose_search, composed_search, with_defaults
 from seq2seq_attn.search.beam import BeamSearch
+from seq2seq_attn.search.diverse_beam import DiverseBeamSearch
 from seq2seq_attn.search.length_penalty.mean import MeanPenalty
 from seq2seq_attn.search.mbr import MBRSearch
 from seq2seq_attn.search.sampling import SamplingSearch
@@ -59,12 +60,16 @@ def test_an_option_of_another_type_or_range_is_refused(wanted: dict[str, Any], s
         choose_search(wanted, DEFAULT)
 
 
-@pytest.mark.parametrize("candidates", ["beam", {"name": "beam", "num_best": 3}], ids=["name", "options"])
-def test_candidates_with_a_name_are_that_search(candidates: Any) -> None:
+@pytest.mark.parametrize(
+    ("candidates", "kind", "most"),
+    [("diverse_beam", DiverseBeamSearch, 5), ({"name": "beam", "num_best": 3}, BeamSearch, 3)],
+    ids=["name", "options"],
+)
+def test_candidates_with_a_name_are_that_search(candidates: Any, kind: type, most: int) -> None:
     search = choose_search({"name": "mbr", "candidates": candidates, "by_probability": True}, DEFAULT)
     assert isinstance(search, MBRSearch)
-    assert isinstance(search.candidates, BeamSearch)
-    assert (search.by_probability, search.most_hypotheses) == (True, 1 if candidates == "beam" else 3)
+    assert isinstance(search.candidates, kind)
+    assert (search.by_probability, search.most_hypotheses) == (True, most)
 
 
 def test_an_option_that_an_older_run_does_not_have_can_be_given() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from typing import Any, final
 
@@ -10,6 +11,7 @@ import pytest
 import sacrebleu
 import torch
 from configs import built, composed
+from hydra.errors import InstantiationException
 from search.test_greedy import BOS, EOS, MASK, SOURCE, peaked
 
 from seq2seq_attn.errors import UserError
@@ -25,6 +27,10 @@ class Given(Search):
 
     def __init__(self, candidates: dict[str, float]) -> None:
         self.found = [Hypothesis([n], log_prob, log_prob) for n, log_prob in enumerate(candidates.values())]
+
+    @property
+    def most_hypotheses(self) -> int:
+        return 9
 
     def __call__(self, *_: Any, prefixes: Any = None) -> list[list[Hypothesis]]:
         return [self.found]
@@ -160,18 +166,26 @@ def test_the_private_methods_of_sacrebleu_2_6_that_pairwise_calls_exist() -> Non
 
 
 @pytest.mark.usefixtures("double")
-@pytest.mark.parametrize("candidates", ["samples", "greedy"])
+@pytest.mark.parametrize("candidates", ["samples", "diverse_beam"])
 def test_a_batch_is_translated_as_its_sentences_alone(candidates: str) -> None:
     options = ["search=mbr", f"search@search.candidates={candidates}"]
     options += ["search.candidates.num_samples=7"] if candidates == "samples" else []
     search, model = built(composed(*options).search), peaked()
     target = TargetVocabulary(BOS, EOS, (0, 1, 2), lambda rows: [" ".join(map(str, row)) for row in rows])
     together = search(model, SOURCE, MASK, target)
-    assert torch.tensor([len(found) for found in together]).max() == (1 if candidates == "greedy" else 7)
+    assert torch.tensor([len(found) for found in together]).max() == (5 if candidates == "diverse_beam" else 7)
     for row, length in enumerate(MASK.sum(-1).tolist()):
         (alone,) = search(model, SOURCE[row : row + 1, :length], MASK[row : row + 1, :length], target)
         assert [best.token_ids for best in alone] == [best.token_ids for best in together[row]]
         assert [best.score for best in alone] == pytest.approx([best.score for best in together[row]])
+
+
+@pytest.mark.parametrize("candidates", ["beam", "sampling", "greedy"])
+def test_candidates_among_which_there_is_no_choice_are_refused(candidates: str) -> None:
+    wanted = composed("search=mbr", f"search@search.candidates={candidates}").search
+    with pytest.raises(InstantiationException) as refused:
+        built(wanted)
+    assert re.match("search.candidates, .*, finds one translation of each sentence", str(refused.value.__cause__))
 
 
 def test_an_unknown_utility_is_refused() -> None:

@@ -13,7 +13,7 @@ from one_sided import run_on_text, write_text
 from shared_folder import shared_folder
 from small_run import KilledError, begun, rows, weights
 
-from seq2seq_attn.checkpoint.load import load
+from seq2seq_attn.checkpoint.load import find_checkpoint, load
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference import export_ctranslate2
@@ -120,10 +120,16 @@ def test_the_model_is_fine_tuned_with_its_vocabulary(run: Path, pairs: list[str]
     assert config["objective"] is not None
 
 
-def test_a_model_that_restores_text_does_not_translate(run: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_model_that_restores_text_does_not_translate(
+    run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     Translator.load(run, device="cpu")
     (message,) = caplog.messages
     assert "is pre-trained to restore text, and has not learned to translate; fine-tune it with" in message
+    checkpoint = torch.load(find_checkpoint(str(run)), weights_only=True)
+    torch.save(checkpoint | {"config": checkpoint["config"] | {"objective": None}}, tmp_path / "tuned.ckpt")
+    Translator.load([tmp_path / "tuned.ckpt", run], device="cpu")
+    assert caplog.messages == [message] * 2  # also as the second of an ensemble
     loaded = load(str(run))
     with pytest.raises(UserError, match=r"^a model that is pre-trained to restore text does not translate"):
         export_ctranslate2.check(loaded.model, loaded.config)
