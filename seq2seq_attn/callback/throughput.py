@@ -12,13 +12,14 @@ from torch import Tensor
 from seq2seq_attn.batch import Batch
 from seq2seq_attn.callback.autosave import is_between_updates
 from seq2seq_attn.distributed.collectives import sum_over_ranks
+from seq2seq_attn.process import peak_resident_bytes
 
 
 @final
 class Throughput(pl.Callback):
     """Logs `train/tokens_per_second` and `train/padding_share` over the last logging interval.
 
-    A resumed run counts all of its training, without the time between.
+    A resumed run counts all of its training, without the time between, and its peak memory is that of all its parts.
 
     Attributes:
         tokens, padded_tokens: of all training steps so far, on all processes.
@@ -32,17 +33,31 @@ class Throughput(pl.Callback):
         self._logged = (0, 0, 0.0)
         self._start = 0.0
         self._uncounted: Tensor | None = None  # on the device, and of this process alone
+        self._device = torch.device("cpu")
+        self._peaks: dict[str, int] = {}  # bytes of memory in earlier parts of the run, by the type of their device
         self._begun: Tensor | None = None  # of an update that is not made yet, whose batches a resumed run reads again
 
     def state_dict(self) -> dict[str, Any]:
         self._count()
         total = (self.tokens, self.padded_tokens, self.seconds)
-        return {"total": total, "logged": self._logged, "validation_seconds": self.validation_seconds}
+        peaks = self._peaks | {self._device.type: self.peak_memory_bytes(self._device)}
+        return {
+            "total": total, "logged": self._logged, "validation_seconds": self.validation_seconds, "peaks": peaks,
+        }  # fmt: skip
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.tokens, self.padded_tokens, self.seconds = state_dict["total"]
         self._logged = state_dict["logged"]
         self.validation_seconds = state_dict["validation_seconds"]
+        self._peaks = state_dict.get("peaks", {})
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        self._device = trainer.strategy.root_device
+
+    def peak_memory_bytes(self, device: torch.device) -> int:
+        """Return the peak of this run on a type of device: of the GPU, else resident memory."""
+        ours = int(torch.cuda.max_memory_allocated(device)) if device.type == "cuda" else peak_resident_bytes()
+        return max(ours, self._peaks.get(device.type, 0))
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         self._start = time.perf_counter()  # a run that resumes within an epoch has no start of that epoch

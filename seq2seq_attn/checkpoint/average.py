@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from seq2seq_attn.checkpoint.checkpoint_file import write_checkpoint
+from seq2seq_attn.checkpoint.checkpoint_file import corpus_of, write_checkpoint
 from seq2seq_attn.checkpoint.load import (
     LANGUAGES,
     check_saved_options,
@@ -157,10 +157,12 @@ def averaged(files: list[Path]) -> dict[str, Any]:
     """
     first = read_averaged(files[0])
     totals, starts = {name: added(None, tensor) for name, tensor in first["state_dict"].items()}, {start_of(first)}
+    corpora = {corpus_of(first)}
     for file in files[1:]:
         other = read_averaged(file)
         check_alike(files[0], first, file, other)
         starts.add(start_of(other))
+        corpora.add(corpus_of(other))
         totals = {name: added(totals[name], tensor) for name, tensor in other["state_dict"].items()}
     if len(starts) > 1:
         print(
@@ -173,7 +175,9 @@ def averaged(files: list[Path]) -> dict[str, Any]:
     for name, like in first["state_dict"].items():
         mean = (totals[name] / len(files)).to(like.dtype) if like.is_floating_point() else totals[name]
         means[name] = tied.setdefault((like.data_ptr(), like.shape), mean)
-    return {key: first[key] for key in KEPT} | {"state_dict": means, "averaged": [str(file) for file in files]}
+    corpus = corpora.pop() if len(corpora) == 1 else None
+    average = {"state_dict": means, "averaged": [str(file) for file in files], "corpus": corpus}
+    return {key: first[key] for key in KEPT} | average
 
 
 def read_averaged(file: Path) -> dict[str, Any]:

@@ -164,6 +164,16 @@ def damage(file: Path) -> str | None:
         return UNREADABLE
 
 
+def corpus_of(checkpoint: dict[str, Any]) -> str | None:
+    """Return the fingerprint of the corpus that a run was trained on; None where its checkpoint does not say.
+
+    An average or a published model has it beside its weights.
+    """
+    state = checkpoint.get("TranslationDataModule")  # that of `TranslationDataModule.state_dict`, as Lightning names it
+    found = (state if isinstance(state, dict) else checkpoint).get("corpus")
+    return found if isinstance(found, str) else None
+
+
 def is_stored(name: Any, weight: Any) -> bool:
     """Whether a file holds every number of a named tensor, and not, say, one that represents a million."""
     if not isinstance(name, str) or not isinstance(weight, Tensor):

@@ -108,13 +108,6 @@ def rebuild(checkpoint: dict[str, Any], file: Path, trust: Trust = ()) -> Loaded
     return Loaded(model.eval(), tokenizer, config)
 
 
-def corpus_of(checkpoint: dict[str, Any]) -> str | None:
-    """Return the fingerprint of the corpus that a run was trained on; an average or a published model has none."""
-    state = checkpoint.get("TranslationDataModule")  # that of `TranslationDataModule.state_dict`, as Lightning names it
-    found = state.get("corpus") if isinstance(state, dict) else None
-    return found if isinstance(found, str) else None
-
-
 def check_saved_config(config: dict[str, Any], file: Path, trust: Trust = ()) -> None:
     """Refuse options that are missing or of wrong types, and parts that are of no slot."""
     check_saved_options(config, {"model": dict, "search": dict, "data": dict} | LANGUAGES, file)

@@ -13,6 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save
 from torch import Tensor
 
+from seq2seq_attn.checkpoint.checkpoint_file import corpus_of
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import regular
 
@@ -21,7 +22,8 @@ MODEL_FILES = {"source": "source.model", "target": "target.model"}  # SentencePi
 PREFIX = "model."  # of its weights, among all that training saves
 # What translates and evaluates. Files and folders of the machine that trained are not published.
 KEPT = (
-    "model", "search", "data", "metric", "choices", "seed", "batch_tokens", "label_smoothing", "objective", "tokenizer",
+    "model", "search", "data", "metric", "monitor", "choices", "seed", "batch_tokens", "eval_batch_tokens",
+    "label_smoothing", "objective", "tokenizer",
 )  # fmt: skip
 POSITIONS = ("path", "train", "val", "test", "corpora", "cache_dir", "copy_to")
 EMBEDDING_FILES = ("source_embedding_file", "target_embedding_file")
@@ -56,6 +58,7 @@ def write_published(checkpoint: dict[str, Any], folder: Path) -> None:
     (folder / WEIGHTS).write_bytes(save(weights, metadata={"format": "pt"}))
     tokenizer = write_tokenizer(checkpoint["tokenizer"], folder)
     settings = {"format": checkpoint["format"], "tied": tied, "tokenizer": tokenizer, "config": config}
+    settings["corpus"] = corpus_of(checkpoint)
     written = json.dumps(settings, indent=2, ensure_ascii=False)
     (folder / SETTINGS).write_text(written + "\n", encoding="utf-8")
 
@@ -132,6 +135,7 @@ def read_published(file: Path) -> dict[str, Any]:
         return {
             "format": settings["format"],
             "config": settings["config"],
+            "corpus": settings.get("corpus"),
             "tokenizer": tokenizer_state(settings["tokenizer"], folder),
             "state_dict": {PREFIX + name: weight for name, weight in weights.items()},
         }

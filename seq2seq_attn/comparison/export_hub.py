@@ -37,6 +37,7 @@ CARD = "README.md"
 MAPS, EXAMPLES = 4, 3  # at most
 LOSSES = ("train/loss", "val/loss")
 OF_MACHINE = ("paths", "logger", "resume", "ckpt_path")  # options that say where a run was, not what it was
+NOT_OF_COMMAND = ("hydra", "sweep", "optimized_metric", "parent", *OF_MACHINE)  # init_from.run implies the parent
 
 
 @reports_user_errors
@@ -105,6 +106,7 @@ def export(run: str, folder: Path, options: dict[str, str]) -> None:
         maps = chosen_maps(run_dir / "attention_maps" / f"step_{step:06d}")
     try:
         known = collect(config, run_dir, is_tested=file.name == BEST, shows_text=shows_text)
+        known = known._replace(averaged=len(checkpoint.get("averaged", ())))
         curves = chosen_curves(known)
         captions = {name: f"{' and '.join(curve)} against the number of updates" for name, curve in curves.items()}
         captions |= {name: f"attention to the source in a validation sentence ({n})" for n, name in enumerate(maps, 1)}
@@ -140,7 +142,7 @@ def collect(config: dict[str, Any], run_dir: Path | None, *, is_tested: bool, sh
     provenance = read_json_or_refuse(run_dir / "provenance.json")
     return Known(
         plain,
-        command_of(job_words(provenance.get("command") or [], run_dir / ".hydra" / "overrides.yaml")),
+        command_of(provenance.get("command") or []),
         results,
         provenance,
         read_log(run_dir / "metrics.csv"),
@@ -165,24 +167,13 @@ def read_json_or_refuse(file: Path) -> dict[str, Any]:
     return content
 
 
-def job_words(words: list[str], overrides: Path) -> list[str]:
-    """Return the command that trains a run by itself: of the job of a sweep, with the overrides of the job."""
-    if not {"-m", "--multirun"}.intersection(words) or not overrides.is_file():
-        return words
-    try:
-        job = yaml.safe_load(overrides.read_text(encoding="utf-8"))
-    except (ValueError, yaml.YAMLError):
-        return words
-    return [words[0], *map(str, job)] if isinstance(job, list) else words
-
-
 def command_of(words: list[str]) -> str:
     """Return the command of a training as it was typed, without the folders of the run."""
     if not words:
         return ""
     program = Path(words[0])
     name = f"python {program.name}" if program.parent.name != "cli" else f"seq2seq-attn {program.stem}"
-    kept = [word for word in words[1:] if re.split(r"[.=@/]", word.lstrip("+~"))[0] not in ("hydra", *OF_MACHINE)]
+    kept = [word for word in words[1:] if re.split(r"[.=@/]", word.lstrip("+~"))[0] not in NOT_OF_COMMAND]
     return one_line(f"{name} {shlex.join(map(override_without_folders, kept))}")
 
 

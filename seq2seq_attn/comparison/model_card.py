@@ -52,6 +52,7 @@ class Known(NamedTuple):
         log: rows of metrics.csv.
         examples: source, reference and translation of test sentences.
         given_task: by its name on hubs.
+        averaged: the number of checkpoints whose mean its weights are; 0: they are of one.
     """
 
     config: dict[str, Any]
@@ -61,6 +62,7 @@ class Known(NamedTuple):
     log: list[dict[str, float]]
     examples: list[tuple[str, str, str]]
     given_task: str = ""
+    averaged: int = 0
 
     @property
     def choices(self) -> dict[str, str]:
@@ -278,13 +280,15 @@ def training(known: Known, options: dict[str, str]) -> list[str]:
     known_rows = [(name, str(value)) for name, value in rows.items() if value is not None]
     lines = base_model(known, options)
     lines += [f"```\n{known.command}\n```"] if known.command else []
+    lines += [f"Its weights are the average of {known.averaged} checkpoints."] if known.averaged else []
     lines += [table(("training", "value"), known_rows)] if known_rows else []
     return [*lines, f"All its options are in [{CONFIGURATION}]({CONFIGURATION})."]
 
 
 def base_model(known: Known, options: dict[str, str]) -> list[str]:
     """Return a sentence on the model whose weights the training started from; none if they were drawn."""
-    parent = known.provenance.get("init_from") or {}
+    given = (known.config.get("init_from") or {}).get("run")
+    parent = known.provenance.get("init_from") or ({"path": given} if given else {})
     if not parent and "base" not in options:
         return []
     name = options.get("base")

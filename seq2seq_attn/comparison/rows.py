@@ -23,7 +23,10 @@ IGNORED = (
 IGNORED_OF_DATA = {"num_processes", "verify", "copy_to"}  # of a corpus, or of those within it
 OF_TOKENS = ("tokenizer.", "model.source_vocab_size", "model.target_vocab_size")  # options by which tokens differ
 MOST_NAMED = 6  # options whose values a warning tells
-ORIGIN = {"commit": "commit", "platform": "machine", "threads": "number of threads"}
+ORIGIN = {
+    "commit": "commit", "platform": "machine", "device": "device", "devices": "number of devices",
+    "threads": "number of threads",
+}  # fmt: skip
 
 
 class Row(NamedTuple):
@@ -56,7 +59,7 @@ def grouped(runs: Sequence[Run], by: str = "attention") -> tuple[list[Group], li
     """Return groups by model, test set and options of the metric, whose figures can be compared, and repeated runs."""
     members: dict[Any, list[Run]] = {}
     for run in runs:
-        test_set = tuple(run.system.sources), tuple(map(tuple, run.system.references))
+        test_set = run.stage, tuple(run.system.sources), tuple(map(tuple, run.system.references))
         key = run.results["model"], run.results["data"], run.metric, definition_of(run.scorer), test_set
         members.setdefault(key, []).append(run)
     titles = []
@@ -177,7 +180,9 @@ def warnings(rows: Sequence[Row], by: str) -> list[str]:
         where = "" if by == "folder" else "more than their attention: "
         notes.append(f"Rows differ in {where}{values_of(options, configs)}.")
     if not share_tokens(rows):
-        notes.append("Rows have different tokenizers, so their perplexities and tokens/s cannot be compared.")
+        notes.append(
+            "Rows have, or may have, different tokenizers, so their perplexities and tokens/s cannot be compared."
+        )
     if read_other_sentences(runs):
         notes.append(
             "Runs with the same options of data read different sentences, as if a file had changed between them: their "
@@ -197,7 +202,17 @@ def warnings(rows: Sequence[Row], by: str) -> list[str]:
 def share_tokens(rows: Sequence[Row]) -> bool:
     """Return whether all rows cut text into the same tokens, so that figures of a token can be compared."""
     differ = differing([settings(row.runs[0].config) for row in rows])
-    return not any(option.startswith(OF_TOKENS) and option != "tokenizer.sampling_alpha" for option in differ)
+    alike = not any(option.startswith(OF_TOKENS) and option != "tokenizer.sampling_alpha" for option in differ)
+    return alike and len({origin_of_tokens(row.runs[0]) for row in rows}) == 1
+
+
+def origin_of_tokens(run: Run) -> str | None:
+    """Return what a run has its tokens from: a parent that it was fine-tuned from, or its data; None: a file."""
+    options = settings(run.config)
+    if options.get("init_from.tokenizer") == "keep" and options.get("init_from.run") not in (None, "None"):
+        return options["init_from.run"]
+    given = options.get("tokenizer.model") not in (None, "None")
+    return None if given else str(run.provenance.get("data_fingerprint"))
 
 
 def read_other_sentences(runs: Iterable[Run]) -> bool:

@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Annotated, Any, final
 
 from seq2seq_attn.data.cleaning import Cleaning
-from seq2seq_attn.data.columns import Column
+from seq2seq_attn.data.columns import Column, ColumnName
 from seq2seq_attn.data.corpus import CleaningReport, Corpus, LoadedCorpus
 from seq2seq_attn.data.pair_file import PairFile
 from seq2seq_attn.data.pair_formats import is_pair_file, pair_file, without_empty
+from seq2seq_attn.data.reading import plain_name
 from seq2seq_attn.data.store.corpus_weights import Mixture
 from seq2seq_attn.data.store.held_out import HeldOut
 from seq2seq_attn.data.store.pair_source import LineAlignedFiles, PairSource
@@ -123,7 +124,8 @@ class ParallelCorpus(Corpus):
             if given is not None:
                 sources[split] = pair_sources(given, f"data.{split}", self.columns, self.languages, before)
         if not before and None in self.columns:
-            say_columns([table for files in sources.values() for table in files if isinstance(table, Table)])
+            sets = (files for split, files in sources.items() if split != "train")
+            say_columns([table for files in sets for table in files if isinstance(table, Table)])
         corpus = stored_corpus(
             sources,
             self.cleaning,
@@ -175,7 +177,9 @@ def pair_sources(
                 if isinstance(source, Table) and not source.has_header and None in columns:
                     say_order(source, first)
         else:
-            sources += aligned(entry, option)
+            pairs_of_files = aligned(entry, option)
+            say_swapped(pairs_of_files[0], languages)
+            sources += pairs_of_files
     return sources
 
 
@@ -189,8 +193,19 @@ def say_order(table: Table, first: Table | None) -> None:
         )
 
 
+def say_swapped(pair: PairSource, languages: tuple[str, str]) -> None:
+    """Warn of two files whose names end in the languages of each other's side."""
+    ends = [ColumnName.of(plain_name(file.name).rpartition(".")[2]).language for file in pair.files[:2]]
+    source, target = (ColumnName.of(language).language for language in languages)
+    if ends == [target, source] and source != target:
+        log.warning(
+            f"{pair.files[0]} is read as the source, {languages[0]}, and {pair.files[1]} as the target, "
+            f"{languages[1]}; exchange the files, or data.source_language and data.target_language"
+        )
+
+
 def say_columns(tables: list[Table]) -> None:
-    """Warn that tables without a header are read by position, as no training file shows their columns."""
+    """Warn that validation and test tables without a header are read by position, which no training file shows."""
     if tables and not any(table.has_header for table in tables):
         source, target = (position + 1 for position in tables[0].positions)
         log.warning(

@@ -19,7 +19,7 @@ from pytorch_lightning.callbacks import RichProgressBar
 
 from seq2seq_attn.checkpoint.admitted import NOT_TAKEN, Trust, build, check_tokenizer, targets
 from seq2seq_attn.checkpoint.load import Loaded, check_saved_options
-from seq2seq_attn.data.cleaning import cleaning_options
+from seq2seq_attn.data.cleaning import OF_TEXT, cleaning_options
 from seq2seq_attn.data.corpus import Corpus, LoadedCorpus, read
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.data.splitting import HELD_OUT, warn_of_decomposed, with_test_set
@@ -42,6 +42,7 @@ from seq2seq_attn.text import printable
 from seq2seq_attn.training.build import build_metrics, sample_references
 from seq2seq_attn.training.check_config import check_metrics
 from seq2seq_attn.training.check_run import check_lengths, limits_of, warn_of_limits
+from seq2seq_attn.training.parent_config import CLEANINGS
 from seq2seq_attn.training.results import translation_files, write_translations
 from seq2seq_attn.training.translation_module import TranslationModule
 
@@ -50,6 +51,7 @@ RUN_OPTIONS = {  # that an evaluation takes from the run, and their types
     "label_smoothing": (int, float), "eval_batch_tokens": (int, type(None)),
 }  # fmt: skip
 DEFAULT_METRICS = ("bleu", "chrf", "ter")  # of evaluate.yaml
+CLEANING = re.compile(r"data[./](?:corpus[./])*cleaning(?:\.(\w+))?")  # an option of it, or the whole
 
 log = logging.getLogger(__name__)
 
@@ -253,13 +255,13 @@ def choose(composed: DictConfig, run: dict[str, Any]) -> dict[str, Any]:
         with open_dict(composed):
             composed.data = run["data"]
             keep_to_this_machine(composed.data, composed.paths.cache_dir)
-    elif not cleaning_is_chosen() and (cleaning := cleaning_options(run["data"])):
+    elif cleaning := cleaning_options(run["data"]):
         cleaned = composed.data
         while "cleaning" not in cleaned and isinstance(cleaned.get("corpus"), DictConfig):
             cleaned = cleaned.corpus  # whose sentences the documents are made of
         if "cleaning" in cleaned:
             with open_dict(composed):
-                cleaned.cleaning = cleaning  # the model reads other data as it was trained, and as translate.py does
+                cleaned.cleaning = cleaning_of_other_data(cleaned.cleaning, cleaning)
     data: Any = OmegaConf.to_container(composed.data, resolve=True)
     run_metrics = taken_metrics(run)
     metric = choose_metrics(composed.metric, run_metrics, uses_run_data=uses_run_data)
@@ -289,10 +291,20 @@ def keep_to_this_machine(data: DictConfig, cache_dir: str) -> None:
             keep_to_this_machine(data[name], cache_dir)
 
 
-def cleaning_is_chosen() -> bool:
-    """Return whether the command line names the cleaning of the data, or of the corpus within it."""
+def cleaning_of_other_data(own: DictConfig, of_run: dict[str, Any]) -> Any:
+    """Return the cleaning of the run, or, where the command line names options of another, that one.
+
+    What changes a text stays the run's unless it is named: the model reads other data as it was trained, and as
+    translate.py does. A cleaning of the user's own is as its file says.
+    """
     words = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
-    return any(re.match(r"[+~]*data[./](corpus[./])*cleaning", word) for word in words)
+    named = {match[1]: word.partition("=")[2] for word in words if (match := CLEANING.match(key_of(word)))}
+    if not named:
+        return of_run
+    if named.get(None, CLEANINGS[0]) not in CLEANINGS:
+        return own
+    kept = {name: of_run[name] for name in OF_TEXT if name in own and name in of_run and name not in named}
+    return OmegaConf.merge(own, kept)
 
 
 def metric_is_chosen() -> bool:

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import torch
 
 from seq2seq_attn.checkpoint.admitted import Trust
-from seq2seq_attn.checkpoint.load import Loaded, corpus_of, find_checkpoint, read_checkpoint, rebuild
+from seq2seq_attn.checkpoint.checkpoint_file import corpus_of
+from seq2seq_attn.checkpoint.load import Loaded, find_checkpoint, read_checkpoint, rebuild
 from seq2seq_attn.checkpoint.published import PREFIX
 from seq2seq_attn.checkpoint.same_text import check_cleaning, check_directions, direction_of
 from seq2seq_attn.errors import UserError

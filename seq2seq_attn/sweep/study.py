@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -49,6 +50,13 @@ class Study:
             raise UserError(
                 "sweep=optuna has nothing to search; give hydra.sweeper.params, or a range such as "
                 "'model.encoder.dropout=interval(0.0,0.5)'"
+            )
+        if "seed" in space:
+            print(
+                "the search draws the seed like any other option, so its best trial may be the one with the luckiest "
+                "seed; give one seed here, and train the best trial with several afterwards, without sweep=optuna",
+                file=sys.stderr,
+                flush=True,
             )
         self._check_files(sweep.folder)
         self._check_settings(sweep.folder)
@@ -133,7 +141,7 @@ class Study:
         Raises:
             UserError: if the other direction is given, or the figure is another one and none is given.
         """
-        modes = {} if composed.get("metric") is None else validation_figures(composed)
+        modes = {} if composed.get("model") is None else validation_figures(composed)
         if modes and self.optimized_metric.startswith("val/"):
             check_figure("optimized_metric", self.optimized_metric, modes)
         mode = modes.get(f"val/{self.optimized_metric.rpartition('/')[2]}")

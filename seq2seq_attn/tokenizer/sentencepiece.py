@@ -7,7 +7,7 @@ import json
 import logging
 from collections.abc import Sequence
 from contextlib import nullcontext
-from itertools import islice, takewhile
+from itertools import chain, islice, takewhile
 from typing import Annotated, Any, Literal, final
 
 import sentencepiece
@@ -122,6 +122,12 @@ class SentencePieceTokenizer:
             )
         sources, targets = (sample(side, self.input_sentence_size) for side in (sources, targets))
         self.joint = self.joint or one_sided
+        symbols = self.options.user_defined_symbols
+        if absent := [symbol for symbol in symbols if not any(symbol in text for text in chain(sources, targets))]:
+            log.warning(
+                f"No text that the tokens are learned from has {', '.join(absent)} of tokenizer.user_defined_symbols; "
+                "it is the text after cleaning, as by data.cleaning.lowercase=true"
+            )
         console = plain_console(quiet=not progress)
         with console.status(f"Learning {self.model_type} tokens from {len(targets):,} {rows}"):
             if self.joint:
@@ -336,8 +342,10 @@ def check_symbols(model_type: str, options: TrainerOptions, sampling_alpha: int 
         symbol for symbol in options.user_defined_symbols if not symbol or " " in symbol or WORD_MARK in symbol
     ]:
         raise UserError(f"tokenizer.user_defined_symbols has {wrong[0]!r}; a symbol has no blank, and is not empty")
-    if special := next((symbol for symbol in options.user_defined_symbols if symbol in NAMES.values()), None):
-        raise UserError(f"tokenizer.user_defined_symbols has {special}, which every vocabulary has; leave it out")
+    there = {*NAMES.values(), *islice(sentinels(), options.num_sentinels)}
+    there |= {f"<0x{byte:02X}>" for byte in range(256)} if options.byte_fallback else set()
+    if special := next((symbol for symbol in options.user_defined_symbols if symbol in there), None):
+        raise UserError(f"tokenizer.user_defined_symbols has {special}, which the vocabulary has anyway; leave it out")
     if len(set(options.user_defined_symbols)) < len(options.user_defined_symbols):
         raise UserError(f"tokenizer.{option} names a symbol twice; name each once")
 

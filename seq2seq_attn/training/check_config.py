@@ -31,6 +31,7 @@ SLOTS = {
     "feed_forward": "a Transformer",
 }
 BLEU, TOKENIZED_BLEU = "seq2seq_attn.metric.bleu.BLEU", "seq2seq_attn.metric.tokenized_bleu.TokenizedBLEU"
+EXACT_MATCH = "seq2seq_attn.metric.exact_match.ExactMatch"
 OWN_RATES = ("sgd", "adafactor")  # optimizers with learning rates of another size than Adam's
 REFUSED_CALLBACKS = {  # of Lightning, with the reason and the way out
     StochasticWeightAveraging: "whose average no validation scores and no checkpoint keeps; use callback=[default,ema]",
@@ -301,15 +302,18 @@ def slot_of(override: str) -> str:
 
 
 def check_metrics(data: Any, metrics: Any) -> None:
-    """Refuse a BLEU that would tokenize a second time, and warn of metrics that compare lower-cased text with case.
+    """Refuse a BLEU that would tokenize a second time, and warn of metrics that compare cleaned text with references.
 
-    The marks of a tokenizer would fall apart into tokens that match too easily.
+    The marks of a tokenizer would fall apart into tokens that match too easily. References keep their case and their
+    blanks.
 
     Args:
         data, metrics: their options, metrics by name.
     """
     if text_options(data)["lowercase"] and is_first():
         warn_of_case(metrics)
+    if text_options(data)["split_punctuation"] and is_first():
+        warn_of_marks(metrics)
     suffix = data.get("suffix") or ""
     if "tok" not in suffix.split("."):
         return
@@ -338,4 +342,22 @@ def warn_of_case(metrics: Any) -> None:
         log.warning(
             "data.cleaning.lowercase=true makes the translations lower case, and references keep their case, which "
             f"lowers scores unless they have no capitals; give {' '.join(ways_out)}"
+        )
+
+
+def warn_of_marks(metrics: Any) -> None:
+    """Warn of metrics that tell a mark after a blank, as translations have it, from one without, as references do.
+
+    Args:
+        metrics: their options by name.
+    """
+    ways_out = [
+        f"metric.{name}.normalized=true" if "normalized" in options else f"metrics without {name}"
+        for name, options in metrics.items()
+        if options.get("normalized") in (False, "auto") or options["_target_"] == EXACT_MATCH
+    ]
+    if ways_out:
+        log.warning(
+            "data.cleaning.split_punctuation=true makes translations with a blank before each mark, and references "
+            f"keep theirs, which makes scores worse; give {' and '.join(ways_out)}"
         )

@@ -9,7 +9,13 @@ from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.options import typed
 from seq2seq_attn.training.freeze import freeze
 from seq2seq_attn.training.parameter_groups import without_parameters
-from seq2seq_attn.training.parent import Parent, provenance_of, warn_of_other_text, warn_of_unknown_tokens
+from seq2seq_attn.training.parent import (
+    Parent,
+    provenance_of,
+    warn_of_held_out,
+    warn_of_other_text,
+    warn_of_unknown_tokens,
+)
 from seq2seq_attn.training.parent_weights import copy_weights
 from seq2seq_attn.training.translation_module import TranslationModule
 from seq2seq_attn.training.word_vectors import copy_word_vectors
@@ -27,6 +33,7 @@ def initialize(
     module.parent = provenance_of(parent, resumed)
     if parent is not None:
         warn_of_other_text(parent, datamodule.corpus)
+        warn_of_held_out(parent, datamodule.corpus, module.config["data"])
         if module.config["init_from"]["tokenizer"] == "keep":
             warn_of_unknown_tokens(parent, datamodule.encoded("train"), module.config["data"])
         copy_weights(parent, module, strict=module.config["init_from"]["strict"])

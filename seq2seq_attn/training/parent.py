@@ -10,11 +10,13 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
+from seq2seq_attn.checkpoint.checkpoint_file import corpus_of
 from seq2seq_attn.checkpoint.load import Loaded, find_checkpoint, read_checkpoint, rebuild
 from seq2seq_attn.checkpoint.resume import Resumed
 from seq2seq_attn.data.cleaning import OF_TEXT, text_options
 from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.encoded import EncodedSplit, unknown_shares
+from seq2seq_attn.data.splitting import HELD_OUT
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import sha256
 from seq2seq_attn.options import typed
@@ -29,11 +31,16 @@ MANY_UNKNOWN = 0.01  # share of a corpus's tokens
 
 
 class Parent(NamedTuple):
-    """The checkpoint of the parent; an average or a published model has no step."""
+    """The checkpoint of the parent; an average or a published model has no step.
+
+    Attributes:
+        corpus: fingerprint of the corpus that it was trained on; None: the checkpoint does not say.
+    """
 
     file: Path
     loaded: Loaded
     step: int | None
+    corpus: str | None = None
 
 
 def read_parent(composed: DictConfig, resumed: Resumed | None) -> Parent | None:
@@ -42,7 +49,8 @@ def read_parent(composed: DictConfig, resumed: Resumed | None) -> Parent | None:
         return None
     file = find_checkpoint(composed.init_from.run, OPTION)
     checkpoint = read_checkpoint(file)
-    parent = Parent(file, rebuild(checkpoint, file, composed.trust), checkpoint.get("global_step"))
+    loaded = rebuild(checkpoint, file, composed.trust)
+    parent = Parent(file, loaded, checkpoint.get("global_step"), corpus_of(checkpoint))
     compare_cleaning(parent, composed.data)
     return parent
 
@@ -122,6 +130,42 @@ def warn_of_other_text(parent: Parent, corpus: LoadedCorpus) -> None:
     languages = f"{data['source_language']} → {data['target_language']}"
     if languages != (corpus_languages := f"{corpus.source_language} → {corpus.target_language}"):
         log.warning(printable(f"{parent.file} translates {languages}, and this corpus is {corpus_languages}"))
+
+
+def warn_of_held_out(parent: Parent, corpus: LoadedCorpus, data: Mapping[Any, Any]) -> None:
+    """Warn of sets that are held out of files of which the parent was trained on other pairs, perhaps on these.
+
+    Args:
+        data: the options of the corpus.
+    """
+    held_out = [
+        name for name in corpus.splits if any(step.startswith(f"{name}: {HELD_OUT}") for step in corpus.report.counts)
+    ]
+    shared = sorted(training_files(data) & training_files(parent.loaded.config["data"]))
+    if held_out and shared and parent.corpus not in (None, corpus.fingerprint):
+        log.warning(
+            printable(
+                f"{parent.file} was trained on {shared[0]}, too, with other sentences held out, so it may have been "
+                f"trained on those of {' and '.join(held_out)} here, whose scores are then too good; give the options "
+                "of data that its run had (config.yaml), or sets in files of their own"
+            )
+        )
+
+
+def training_files(data: Any) -> set[str]:
+    """Return the files and folders of the training pairs of a corpus as they are typed, or the class that knows them.
+
+    Args:
+        data: options of a corpus, or what names its files.
+    """
+    if isinstance(data, str):
+        return {data}
+    if isinstance(data, Mapping):
+        corpora = data.get("corpora")
+        inner = corpora.values() if isinstance(corpora, Mapping) else [corpora]
+        path = data["_target_"] if data.get("path", "") is None else data.get("path")
+        data = [path, data.get("train"), data.get("corpus"), *inner]
+    return set().union(*map(training_files, data or []))
 
 
 def warn_of_unknown_tokens(parent: Parent, train: EncodedSplit, data: Mapping[Any, Any]) -> None:

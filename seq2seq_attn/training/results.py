@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from seq2seq_attn.callback.throughput import Throughput
 from seq2seq_attn.checkpoint.admitted import other_packages
 from seq2seq_attn.checkpoint.checkpoint_file import unwritable
@@ -18,7 +16,6 @@ from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.errors import command
 from seq2seq_attn.files import replacing
 from seq2seq_attn.paths import display_path, typed
-from seq2seq_attn.process import peak_resident_bytes
 from seq2seq_attn.text import LINE_END, new_table, plain_console, printable
 from seq2seq_attn.training.translation_module import TranslationModule
 
@@ -56,7 +53,7 @@ def collect_results(trainer: Any, module: TranslationModule) -> dict[str, Any]:
         **validation_costs(counted.validation_seconds, counted.seconds),
         **padding_costs(counted.tokens, counted.padded_tokens),
         **({"decode_sentences_per_second": decoded / max(scores.decode_seconds, 1e-9)} if module.translates else {}),
-        "peak_memory_bytes": peak_memory_bytes(trainer.strategy.root_device),
+        "peak_memory_bytes": counted.peak_memory_bytes(trainer.strategy.root_device),
         **({} if math.isnan(scores.entropy) else {"attention_entropy": scores.entropy}),
     }
 
@@ -97,13 +94,6 @@ def validation_costs(validation: float, training: float) -> dict[str, float]:
 def padding_costs(tokens: int, padded_tokens: int) -> dict[str, float]:
     """Return the share of padding in the training batches; a run without an update has none."""
     return {"padding_share": 1 - tokens / padded_tokens} if padded_tokens else {}
-
-
-def peak_memory_bytes(device: torch.device) -> int:
-    """Return the peak of this process: of the GPU that a run is on, else resident memory."""
-    if device.type == "cuda":
-        return int(torch.cuda.max_memory_allocated(device))
-    return peak_resident_bytes()
 
 
 def write_translations(run_dir: Path, module: TranslationModule, corpus: LoadedCorpus) -> None:

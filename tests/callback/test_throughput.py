@@ -95,6 +95,23 @@ def test_the_end_tokens_of_the_empty_sources_of_a_language_model_do_not_count(mo
     assert callback.state_dict()["total"][:2] == (7, 10)
 
 
+def test_the_peak_of_memory_is_that_of_the_device_and_of_all_parts_of_a_resumed_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 5)
+    cpu, gpu = torch.device("cpu"), torch.device("cuda:0")
+    callback, resumed = Throughput(), Throughput()
+    assert callback.peak_memory_bytes(cpu) > 1e6
+    assert callback.peak_memory_bytes(gpu) == 5
+    trainer: Any = SimpleNamespace(strategy=SimpleNamespace(root_device=gpu))
+    callback.setup(trainer, MODULE, "fit")
+    resumed.load_state_dict(callback.state_dict())
+    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 3)
+    assert resumed.peak_memory_bytes(gpu) == 5
+    assert Throughput().peak_memory_bytes(gpu) == 3
+
+
 def test_their_share_is_of_training_steps_and_validations_together() -> None:
     assert validation_costs(3.0, 22.0) == {"validation_seconds": 3.0, "validation_share": 0.12}
 

@@ -14,6 +14,8 @@ from training.test_run import train_here
 
 from seq2seq_attn.checkpoint import average as script
 from seq2seq_attn.checkpoint.load import load, read_checkpoint
+from seq2seq_attn.checkpoint.published import write_published
+from seq2seq_attn.inference.models import load_models
 from seq2seq_attn.search.search import TargetVocabulary
 
 BIAS = "model.output.bias"
@@ -61,6 +63,18 @@ def test_the_average_of_two_by_hand_translates(tmp_path: Path) -> None:
         loaded.model, ids, torch.ones_like(ids, dtype=torch.bool), TargetVocabulary.of(loaded.tokenizer)
     )
     assert isinstance(loaded.tokenizer.decode_target([best.token_ids])[0], str)
+
+
+@pytest.mark.parametrize(("other", "known"), [("one", "one"), ("two", None)])
+def test_an_average_and_what_is_published_of_it_tell_the_corpus(tmp_path: Path, other: str, known: str | None) -> None:
+    for name, corpus in (("a", "one"), ("b", other)):
+        checkpoint = write_checkpoint(tmp_path / f"{name}.ckpt", seed=len(corpus) + ord(name))
+        torch.save(checkpoint | {"TranslationDataModule": {"corpus": corpus}}, tmp_path / f"{name}.ckpt")
+    average = tmp_path / "average.ckpt"
+    script.main([str(tmp_path / "a.ckpt"), str(tmp_path / "b.ckpt"), "--output", str(average)])
+    write_published(read_checkpoint(average), tmp_path / "published")
+    for given in (average, tmp_path / "published"):
+        assert load_models([str(given)], "cpu").corpora == (known,)
 
 
 def test_means_are_taken_in_float64_and_whole_numbers_are_the_last(tmp_path: Path) -> None:

@@ -95,6 +95,13 @@ def test_other_programs_read_the_parts(tmp_path: Path) -> None:
     assert json.loads((folder / "config.json").read_text())["format"] == 3
 
 
+def test_an_evaluation_has_the_batches_and_the_main_metric_of_the_run(tmp_path: Path) -> None:
+    checkpoint = write_checkpoint(tmp_path / "model.ckpt")
+    checkpoint["config"] |= (options := {"eval_batch_tokens": 77, "monitor": "val/chrf"})
+    published.write_published(checkpoint, tmp_path / "published")
+    assert options.items() <= load(str(tmp_path / "published")).config.items()
+
+
 def test_paths_of_this_machine_stay_here(tmp_path: Path) -> None:
     folder = exported(tmp_path, "data=tatoeba", "data.path=/home/someone/fra.txt")
     text = (folder / "config.json").read_text()

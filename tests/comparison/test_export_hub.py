@@ -19,11 +19,12 @@ from hydra import compose, initialize_config_dir
 from matplotlib.image import imsave
 from small_checkpoint import SENTENCES, write_checkpoint
 
-from seq2seq_attn.checkpoint import export_safetensors
+from seq2seq_attn.checkpoint import average, export_safetensors
 from seq2seq_attn.checkpoint.published import without_folders
 from seq2seq_attn.comparison import export_hub as script
-from seq2seq_attn.comparison.export_hub import card_options, chosen_maps, command_of, export, job_words
+from seq2seq_attn.comparison.export_hub import card_options, chosen_maps, command_of, export
 from seq2seq_attn.comparison.model_card import OPTIONS, Known, card, papers
+from seq2seq_attn.distributed.sweep_job import job_arguments
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.evaluation.evaluate import evaluate
 from seq2seq_attn.explorer.explore import explore
@@ -190,14 +191,13 @@ def test_a_stranger_s_folder_reads_no_file_that_its_options_name_and_writes_thro
         (tmp_path / name).rename(folder / name)
 
 
-def test_the_command_of_a_job_trains_it_alone_and_not_its_sweep(tmp_path: Path) -> None:
-    words, file = ["/x/train.py", "-m", "seed=1,2", "data=demo"], tmp_path / "overrides.yaml"
-    assert job_words(words, file) == words
-    file.write_text("- seed=2\n- data=demo\n")
-    assert command_of(job_words(words, file)) == "python train.py seed=2 data=demo"
-    assert job_words(["/x/train.py", "seed=3"], file) == ["/x/train.py", "seed=3"]
-    file.write_text("- a\n b: [")
-    assert job_words(words, file) == words
+def test_the_command_of_a_job_trains_it_alone_and_not_its_sweep() -> None:
+    for typed, job in (
+        (["-m", "seed=1,2"], ["data=demo", "seed=2"]),
+        (["sweep=optuna"], ["sweep=optuna", "optimized_metric=val/loss", "data=demo", "seed=2", "parent=run"]),
+    ):
+        words = ["/x/train.py", *job_arguments(typed, job)]  # what provenance.json of the job has
+        assert command_of(words) == "python train.py data=demo seed=2"
 
 
 def test_no_folder_of_this_machine_is_named(exported: Path) -> None:
@@ -279,6 +279,16 @@ def test_a_checkpoint_alone_is_exported_and_what_is_not_known_is_left_out(tmp_pa
     ]  # fmt: skip
     assert {"license", "datasets", "metrics", "model-index"} & front_matter(tmp_path / "alone").keys() == set()
     assert len(Translator.load(tmp_path / "alone", device="cpu").translate(SENTENCES)) == len(SENTENCES)
+
+
+def test_the_card_of_an_average_says_so(tmp_path: Path) -> None:
+    for number in (1, 2):
+        write_checkpoint(tmp_path / f"{number}.ckpt")
+    average.main([*map(str, sorted(tmp_path.glob("*.ckpt"))), "--output", str(tmp_path / "average.ckpt")])
+    for name, says_so in (("average", True), ("1", False)):
+        export(str(tmp_path / f"{name}.ckpt"), tmp_path / name, {})
+        text = (tmp_path / name / "README.md").read_text("utf-8")
+        assert ("Its weights are the average of 2 checkpoints.\n" in text) == says_so
 
 
 def test_sentences_stay_in_the_run_folder_without_log_text(run: Path, tmp_path: Path) -> None:
@@ -444,6 +454,9 @@ def test_the_card_of_a_fine_tuned_model_names_the_model_that_it_started_from() -
     text = card(known(provenance={"init_from": published}), {"base": "someone/model"}, "folder", {})
     assert f"from the weights of `someone/model`, SHA-256 `{digest}`." in text
     assert "\nbase_model: someone/model\n" in text
+    alone = known()  # a .ckpt file outside its run folder has the options alone
+    alone.config["init_from"]["run"] = "runs/mine/checkpoints/best.ckpt"
+    assert "from the weights of `mine`.\n" in card(alone, {}, "folder", {})
     for path, name in (("/home/me/opus/model.safetensors", "opus"), ("/home/me/model.ckpt", "model.ckpt")):
         text = card(known(provenance={"init_from": published | {"path": path}}), {}, "folder", {})
         assert f"from the weights of `{name}`, SHA-256" in text

@@ -182,6 +182,18 @@ def test_validation_pairs_have_the_usual_columns_whatever_those_of_a_corpus(corp
     assert any(source.endswith(" fr") for source in found.splits["train"].sources)
 
 
+def test_columns_of_validation_tables_are_told_where_all_corpora_have_their_own(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "own.tsv").write_text("french\tenglish\nown fr\town\n")
+    (tmp_path / "val.tsv").write_text("a\ta fr\n")
+    own = {"train": str(tmp_path / "own.tsv"), "source_column": 2, "target_column": 1}
+    mixture({"own": own}, tmp_path, val=str(tmp_path / "val.tsv"), val_sentences=None, test_sentences=0)
+    assert [line.partition(" (")[0] for line in caplog.messages if "no header" in line] == [
+        f"{tmp_path / 'val.tsv'} has no header; column 1 is read as the source and 2 as the target"
+    ]
+
+
 def test_validation_pairs_do_not_take_the_order_of_a_corpus_with_columns_of_its_own(
     corpora: Any, tmp_path: Path
 ) -> None:

@@ -481,6 +481,20 @@ def test_an_evaluation_says_once_which_columns_of_tables_without_a_header_are_re
     assert not [line for line in caplog.messages if "has no header" in line]
 
 
+def test_files_whose_names_are_those_of_the_other_sides_languages_are_warned_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    source, target = two_files(tmp_path, ".gz")
+    parallel([source, target])
+    parallel([target, source], source_language="fr", target_language="en")
+    assert not [line for line in caplog.messages if "exchange" in line]
+    parallel([[target, source]], source_language="English", target_language="fr_CA")
+    assert caplog.messages[-1] == (
+        f"{target} is read as the source, English, and {source} as the target, fr_CA; exchange the files, or "
+        "data.source_language and data.target_language"
+    )
+
+
 def test_a_pair_of_single_matches_is_compared_too(tmp_path: Path) -> None:
     write(tmp_path / "train.en", ["one"])
     write(tmp_path / "dev.fr", ["deux"])

@@ -163,38 +163,44 @@ def test_lower_cased_text_is_warned_of_where_a_metric_tells_case(
     assert way_out is None or caplog.messages[0].endswith(f"; give {way_out}")
 
 
-def test_other_data_is_cleaned_as_the_model_was_trained_unless_its_cleaning_is_chosen(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    run = RUN | {"data": {"target_language": "fr", "cleaning": {"lowercase": True, "split_punctuation": True}}}
-
-    def lowercase(*overrides: str) -> bool:
-        with initialize_config_dir(str(CONF), version_base="1.3"):
-            config = compose("evaluate", ["ckpt_path=any", "choices.data=null", *overrides])
-        cleaning = choose(config, run)["data"]["cleaning"]
-        assert cleaning.get("split_punctuation") is cleaning["lowercase"]
-        return bool(cleaning["lowercase"])
-
-    assert lowercase("data=parallel", "data.test=new.tsv")
-    assert lowercase()
-    monkeypatch.setattr(evaluation, "cleaning_is_chosen", lambda: True)
-    assert not lowercase("data=parallel", "data.test=new.tsv", "data.cleaning.max_words=7")
+def test_split_punctuation_is_warned_of_where_a_metric_tells_blanks(caplog: pytest.LogCaptureFixture) -> None:
+    data, metrics = data_and_metrics("metric=[bleu,ter,exact_match]", "data.cleaning.split_punctuation=true")
+    check_metrics(data, {"bleu": metrics["bleu"], "ter": metrics["ter"] | {"normalized": True}})
+    check_metrics({"cleaning": {"split_punctuation": False}}, metrics)
+    assert not caplog.messages
+    check_metrics(data, metrics)
+    assert caplog.messages == [
+        "data.cleaning.split_punctuation=true makes translations with a blank before each mark, and references keep "
+        "theirs, which makes scores worse; give metric.ter.normalized=true and metrics without exact_match"
+    ]
 
 
 @pytest.mark.parametrize(
-    ("words", "chosen"),
+    ("words", "lowercase", "split_punctuation", "max_words"),
     [
-        (["data=parallel", "data.test=a.tsv"], False),
-        (["data=parallel", "data.cleaning.lowercase=false"], True),
-        (["data=parallel", "data/cleaning=long"], True),
-        (["data=parallel", "+data.cleaning.lowercase=false"], True),
+        ([], True, True, 7),
+        (["data.cleaning.max_words=11"], True, True, 11),
+        (["data/cleaning=long"], True, True, 200),
+        (["data.cleaning.lowercase=false"], False, True, 100),
+        (["data.cleaning={lowercase:false,split_punctuation:false}"], False, False, 100),
     ],
 )
-def test_a_cleaning_is_chosen_by_its_words(words: list[str], chosen: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    command = SimpleNamespace(overrides=SimpleNamespace(task=words))
-    hydra = SimpleNamespace(initialized=lambda: True, get=lambda: command)
-    monkeypatch.setattr(evaluation, "HydraConfig", hydra)
-    assert evaluation.cleaning_is_chosen() is chosen
+def test_other_data_is_cleaned_as_the_model_was_trained_but_for_options_that_are_named(
+    words: list[str], lowercase: bool, split_punctuation: bool, max_words: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cleaning = {"lowercase": True, "split_punctuation": True, "max_words": 7}
+    run = RUN | {"data": {"target_language": "fr", "cleaning": cleaning}}
+    given = ["ckpt_path=any", "choices.data=null", "data=parallel", "data.test=new.tsv", *words]
+    with initialize_config_dir(str(CONF), version_base="1.3"):
+        of_run, config = compose("evaluate", given[:2]), compose("evaluate", given)
+    command = SimpleNamespace(overrides=SimpleNamespace(task=given))
+    monkeypatch.setattr(evaluation, "HydraConfig", SimpleNamespace(initialized=lambda: True, get=lambda: command))
+    monkeypatch.setattr(evaluation, "choose_metrics", lambda *_, **__: {})
+    assert choose(of_run, run)["data"] == run["data"]
+    found = choose(config, run)["data"]["cleaning"]
+    assert (found["lowercase"], found["split_punctuation"], found["max_words"]) == (
+        lowercase, split_punctuation, max_words,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

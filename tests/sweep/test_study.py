@@ -149,6 +149,15 @@ def test_the_direction_is_that_of_the_figure(metric: str, direction: str | None,
     assert study_of(metric, direction)._better(composed("metric=[bleu,ter]")) == better
 
 
+def test_the_figures_of_a_language_model_have_directions_too() -> None:
+    config = composed("model=lm")
+    assert study_of("val/bits_per_token", None)._better(config) == "minimize"
+    with pytest.raises(UserError, match="worst val/loss; leave it out"):
+        study_of("val/loss", "maximize")._better(config)
+    with pytest.raises(UserError, match=r"optimized_metric=val/bleu must be one of val/loss, "):
+        study_of("val/bleu", None)._better(config)
+
+
 @pytest.mark.parametrize(
     ("metric", "direction", "said"),
     [
@@ -234,7 +243,9 @@ def test_any_seed_draws(folder: Path) -> None:
 @pytest.mark.slow
 def test_an_interval_of_whole_numbers_is_drawn_from_as_the_documentation_says(folder: Path) -> None:
     study = ("hydra/sweeper=optuna", "seed=int(interval(2,6))", "hydra.sweeper.direction=maximize")
-    assert swept(folder, *study, "hydra.sweeper.n_trials=3")[0] == 0
+    code, _, error = swept(folder, *study, "hydra.sweeper.n_trials=3")
+    assert code == 0
+    assert sum("its best trial may be the one with the luckiest seed" in line for line in error) == 1
     drawn = [told(folder, job)["overrides"][-1] for job in range(3)]
     assert set(drawn) <= {f"seed={number}" for number in range(2, 7)}
     assert re.search(r"\bint\(interval\(\d, ?\d\)\)", (ROOT / "docs" / "sweeps.md").read_text("utf-8"))

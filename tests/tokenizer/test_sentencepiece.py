@@ -568,6 +568,14 @@ def test_a_symbol_of_the_users_is_one_token_anywhere(model_type: str) -> None:
     assert found.decode_target(found.encode_target(TEXTS[:6])) == TEXTS[:6]
 
 
+def test_a_symbol_that_no_text_has_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    trained(user_defined_symbols=["café", "<Tag>", "Café"])
+    assert caplog.messages == [
+        "No text that the tokens are learned from has <Tag>, Café of tokenizer.user_defined_symbols; it is the text "
+        "after cleaning, as by data.cleaning.lowercase=true"
+    ]
+
+
 def test_segmentations_of_bytes_and_symbols_are_sampled_with_unigram_alone() -> None:
     found = trained(sampling_alpha=0.1, byte_fallback=True, user_defined_symbols=["<tag>"])
     texts = [*TEXTS[:6], "<tag> un 茶 noir"]
@@ -594,7 +602,17 @@ def test_segmentations_of_bytes_and_symbols_are_sampled_with_unigram_alone() -> 
         (
             "unigram",
             {"user_defined_symbols": ["a", "</s>"]},
-            "tokenizer.user_defined_symbols has </s>, which every vocabulary has; leave it out",
+            "tokenizer.user_defined_symbols has </s>, which the vocabulary has anyway; leave it out",
+        ),
+        (
+            "unigram",
+            {"user_defined_symbols": ["<extra_id_2>", "<extra_id_1>"], "num_sentinels": 2},
+            "tokenizer.user_defined_symbols has <extra_id_1>, which the vocabulary has anyway",
+        ),
+        (
+            "bpe",
+            {"user_defined_symbols": ["<0x0G>", "<0x0F>"], "byte_fallback": True},
+            "tokenizer.user_defined_symbols has <0x0F>, which the vocabulary has anyway",
         ),
     ],
 )

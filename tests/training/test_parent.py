@@ -6,6 +6,7 @@ import inspect
 import json
 import logging
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,13 +27,14 @@ from seq2seq_attn.checkpoint.checkpoint_file import write_checkpoint as write_wh
 from seq2seq_attn.checkpoint.export_safetensors import main as export
 from seq2seq_attn.checkpoint.load import Loaded, load, read_checkpoint
 from seq2seq_attn.cli.train import parent_choice
+from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import sha256
 from seq2seq_attn.paths import search_path
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training import parent_config as parents
 from seq2seq_attn.training.check_config import check_config
-from seq2seq_attn.training.parent import Parent, read_parent
+from seq2seq_attn.training.parent import Parent, read_parent, warn_of_held_out
 from seq2seq_attn.training.parent_config import FRESH, OF_PARENT, choose_parent, name_attention, tokenizer_options
 from seq2seq_attn.training.parent_weights import copy_weights
 from seq2seq_attn.training.run import train
@@ -408,6 +410,41 @@ def test_another_direction_and_unknown_tokens_are_warned_of(
     assert warned[1].endswith("best.ckpt translates en → fr, and this corpus is ru → fr")
     assert "of the source tokens of the training set are unknown to the vocabulary; " in warned[2]
     assert f"; {other} cleans the text as that of the parent, and init_from.tokenizer=new trains" in warned[2]
+
+
+READ: list[
+    tuple[dict[str, Any], dict[str, Any], list[str]]
+] = [  # options of a parent, of its child, and what both read
+    ({"train": "a.tsv"}, {"train": ["a.tsv", "b.tsv"]}, ["a.tsv"]),
+    ({"train": ["a.en", "a.fr"]}, {"corpora": {"old": {"train": ["a.en", "a.fr"]}, "new": {"path": "b"}}}, ["a.en"]),
+    ({"corpora": "corpora.yaml"}, {"corpus": {"corpora": "corpora.yaml"}}, ["corpora.yaml"]),
+    ({"path": None, "_target_": "Known"}, {"path": None, "_target_": "Known"}, ["Known"]),
+    ({"train": "a.tsv", "_target_": "Files"}, {"train": "b.tsv", "val": "a.tsv", "_target_": "Files"}, []),
+]
+
+
+def test_sets_held_out_of_files_that_the_parent_has_read_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    split = Split(["a"], ["b"], [["b"]])
+    corpus = LoadedCorpus({"train": split, "test": split}, CleaningReport({"test: pairs held out": 1}), "en", "fr")
+    given = replace(corpus, report=CleaningReport({"test: pairs read": 1}))
+    for theirs, ours, shared in READ:
+        loaded: Any = SimpleNamespace(config={"data": theirs})
+        caplog.clear()
+        for digest, of_run in ((None, corpus), (corpus.fingerprint, corpus), ("other", given), ("other", corpus)):
+            assert not caplog.messages
+            warn_of_held_out(Parent(Path("a.ckpt"), loaded, None, digest), of_run, ours)
+        assert [line.partition(", too, with other sentences held out")[0] for line in caplog.messages] == [
+            f"a.ckpt was trained on {name}" for name in shared
+        ]
+
+
+@pytest.mark.slow  # the sets are told apart above
+def test_a_run_whose_parent_has_trained_on_its_test_says_so(
+    trained_run: Path, pairs: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    held_out = ["data.val=null", "data.test=null", "data.val_sentences=5", "data.test_sentences=5"]
+    tune(tmp_path, *pairs, *held_out, f"init_from.run={trained_run}", *UNTRAINED)
+    assert [line for line in caplog.messages if "it may have been trained on those of val and test here" in line]
 
 
 REFUSED = {

@@ -7,11 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
 from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
 from seq2seq_attn.logger.tensorboard_logger import TensorBoardRun
-from seq2seq_attn.training.results import log_translations, peak_memory_bytes, print_results, write_translations
+from seq2seq_attn.training.results import log_translations, print_results, write_translations
 from seq2seq_attn.training.translation_module import TranslationModule
 
 HOSTILE = "".join(map(chr, [*range(0x21), *range(0x7F, 0xA0), 0x2028, 0x2029, 0x202E, 0x2066])) + "é | x"
@@ -72,10 +71,3 @@ def test_a_logged_table_has_a_row_for_each_sentence(tmp_path: Path) -> None:
 
     log_translations([Logger()], *hostile())
     assert [line.count(" | ") for line in logged[0].splitlines()] == [2] * 4
-
-
-def test_a_run_on_the_cpu_has_its_own_peak_where_there_is_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "max_memory_allocated", lambda device: 5)
-    assert peak_memory_bytes(torch.device("cpu")) > 1e6
-    assert peak_memory_bytes(torch.device("cuda:0")) == 5
