@@ -30,10 +30,8 @@ from seq2seq_attn.evaluation.pair_log_prob import score
 from seq2seq_attn.evaluation.report import build_report, print_report, write_report
 from seq2seq_attn.inference.models import Models, load_models
 from seq2seq_attn.inference.precision import precision_plugin
-from seq2seq_attn.metric.aer import AER, OF_ONE_MODEL
 from seq2seq_attn.metric.attention import AttentionFigures
 from seq2seq_attn.metric.confidence import check_bootstrap
-from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.options import EVALUATE, TRAIN, check, check_options, key_of, typed
 from seq2seq_attn.paths import conf_directory
 from seq2seq_attn.process import quieten
@@ -196,11 +194,8 @@ def run_tests(
     datamodule.test_names = names
     metrics = build_metrics(chosen, sample_references(corpus))
     for metric in metrics.values():
-        if isinstance(models.model, EncoderDecoder):
-            metric.check(models.model, models.config)
-            metric.check_lengths(models.model, models.tokenizer, models.config)
-        elif isinstance(metric, AER):
-            raise UserError(OF_ONE_MODEL)
+        metric.check(models.model, models.config)
+        metric.check_lengths(models.model, models.tokenizer, models.config)
     search: Search = instantiate(chosen["search"], _convert_="all")
     if not corpus.is_one_sided:
         for name in names:

@@ -20,7 +20,6 @@ from seq2seq_attn.model.ensemble import Ensemble
 from seq2seq_attn.paths import given_text
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
-OF_ONE_MODEL = "metric=[aer] is of one model's attention, not of an ensemble's; leave it out"
 log = logging.getLogger(__name__)
 
 
@@ -67,18 +66,21 @@ class AER(ChosenMetric):
         self.heads, self.threshold, self.shift, self.sink = Heads(layer, head), threshold, shift, sink
         self.error_rate = math.nan
 
-    def check(self, model: EncoderDecoder, config: dict[str, Any]) -> None:
-        """Refuse a layer or a head that the model lacks; log which are scored if guided alignment taught them.
+    def check(self, model: EncoderDecoder | Ensemble, config: dict[str, Any]) -> None:
+        """Refuse an ensemble, or a layer or a head that the model lacks; log which are scored if guided alignment
+        taught them.
 
         Raises:
-            UserError: for such a layer or head.
+            UserError: for one of these.
         """
-        self.check_heads(model)
+        model = self.checked(model)
         heads = self.heads_of(model, config)
         if heads != self.heads:
             log.info(f"metric.aer is of {heads}, the guided head; metric.aer.layer and metric.aer.head choose another")
 
-    def check_lengths(self, model: EncoderDecoder, tokenizer: SentencePieceTokenizer, config: dict[str, Any]) -> None:
+    def check_lengths(
+        self, model: EncoderDecoder | Ensemble, tokenizer: SentencePieceTokenizer, config: dict[str, Any]
+    ) -> None:
         """Refuse a pair of more tokens than the model has positions for, before a training.
 
         Raises:
@@ -94,7 +96,10 @@ class AER(ChosenMetric):
                     f"positions for {model.max_length}; leave the pair out"
                 )
 
-    def check_heads(self, model: EncoderDecoder) -> None:
+    def checked(self, model: EncoderDecoder | Ensemble) -> EncoderDecoder:
+        """Return a model, unless it is an ensemble, or lacks the layer or the head."""
+        if isinstance(model, Ensemble):
+            raise UserError("metric=[aer] is of one model's attention, not of an ensemble's; leave it out")
         layers, (layer, head) = model.decoder.source_attentions, self.heads
         if layer is not None and layer >= len(layers):
             raise UserError(f"metric.aer.layer={layer} does not exist; choose from 0 to {len(layers) - 1}")
@@ -102,6 +107,7 @@ class AER(ChosenMetric):
         heads = min((one.num_heads for one in chosen), default=None)
         if head is not None and heads is not None and head >= heads:
             raise UserError(f"metric.aer.head={head} does not exist; choose from 0 to {heads - 1}")
+        return model
 
     def heads_of(self, model: EncoderDecoder, config: dict[str, Any]) -> Heads:
         """Return the heads that the options choose, or else the one that guided alignment teaches, if any."""
@@ -119,9 +125,7 @@ class AER(ChosenMetric):
         Raises:
             UserError: for an ensemble, or a layer or a head that the model lacks.
         """
-        if isinstance(model, Ensemble):
-            raise UserError(OF_ONE_MODEL)
-        self.check_heads(model)
+        model = self.checked(model)
         maps = word_maps(model, tokenizer, [(pair.source, pair.target) for pair in self.pairs], config)
         heads = self.heads_of(model, config)
         shift = guided_shift(config) if self.shift is None else self.shift

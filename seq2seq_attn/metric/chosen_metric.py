@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from torchmetrics import Metric
 
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
+from seq2seq_attn.model.ensemble import Ensemble
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
 
@@ -25,12 +26,14 @@ class ChosenMetric(Metric, ABC):
     full_state_update = False
     scores_whole_test: ClassVar[bool] = False
 
-    def check(self, model: EncoderDecoder, config: dict[str, Any]) -> None:
+    def check(self, model: EncoderDecoder | Ensemble, config: dict[str, Any]) -> None:
         """Refuse a model that the metric cannot read, before it is trained or tested.
 
         Args:
             config: of the run.
         """
 
-    def check_lengths(self, model: EncoderDecoder, tokenizer: SentencePieceTokenizer, config: dict[str, Any]) -> None:
+    def check_lengths(
+        self, model: EncoderDecoder | Ensemble, tokenizer: SentencePieceTokenizer, config: dict[str, Any]
+    ) -> None:
         """Refuse texts of its own that are longer than the model can read, before it is trained or tested."""

@@ -125,8 +125,8 @@ class SentencePieceTokenizer:
         symbols = self.options.user_defined_symbols
         if absent := [symbol for symbol in symbols if not any(symbol in text for text in chain(sources, targets))]:
             log.warning(
-                f"No text that the tokens are learned from has {', '.join(absent)} of tokenizer.user_defined_symbols; "
-                "it is the text after cleaning, as by data.cleaning.lowercase=true"
+                f"{', '.join(absent)} of tokenizer.user_defined_symbols is in no text that the tokens are learned "
+                "from, which is the text after cleaning, such as by data.cleaning.lowercase=true"
             )
         console = plain_console(quiet=not progress)
         with console.status(f"Learning {self.model_type} tokens from {len(targets):,} {rows}"):

@@ -358,6 +358,6 @@ def warn_of_marks(metrics: Any) -> None:
     ]
     if ways_out:
         log.warning(
-            "data.cleaning.split_punctuation=true makes translations with a blank before each mark, and references "
-            f"keep theirs, which makes scores worse; give {' and '.join(ways_out)}"
+            "data.cleaning.split_punctuation=true puts a blank before each mark of a translation, and references stay "
+            f"as they are, which makes scores worse; give {' and '.join(ways_out)}"
         )

@@ -170,8 +170,8 @@ def test_split_punctuation_is_warned_of_where_a_metric_tells_blanks(caplog: pyte
     assert not caplog.messages
     check_metrics(data, metrics)
     assert caplog.messages == [
-        "data.cleaning.split_punctuation=true makes translations with a blank before each mark, and references keep "
-        "theirs, which makes scores worse; give metric.ter.normalized=true and metrics without exact_match"
+        "data.cleaning.split_punctuation=true puts a blank before each mark of a translation, and references stay as "
+        "they are, which makes scores worse; give metric.ter.normalized=true and metrics without exact_match"
     ]
 
 

@@ -571,8 +571,8 @@ def test_a_symbol_of_the_users_is_one_token_anywhere(model_type: str) -> None:
 def test_a_symbol_that_no_text_has_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
     trained(user_defined_symbols=["café", "<Tag>", "Café"])
     assert caplog.messages == [
-        "No text that the tokens are learned from has <Tag>, Café of tokenizer.user_defined_symbols; it is the text "
-        "after cleaning, as by data.cleaning.lowercase=true"
+        "<Tag>, Café of tokenizer.user_defined_symbols is in no text that the tokens are learned from, which is the "
+        "text after cleaning, such as by data.cleaning.lowercase=true"
     ]
 
 

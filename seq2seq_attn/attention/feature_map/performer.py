@@ -28,6 +28,9 @@ class PerformerFeatureMap(FeatureMap):
     query is subtracted, which cancels exactly, as does its |q|^2 / 2; those of a key are clamped to -60 ... 60. They
     redraw the w during training; here a run keeps one draw, because averages of checkpoints would mix several.
 
+    Attributes:
+        seeds: those of the draw, by which fine-tuning tells whether the parent has the same.
+
     Args:
         num_features: m, numbers of w; None: d_k ln d_k, at least d_k.
         seed, redraw: with `layer` they determine the w, which a buffer holds; another `redraw` is another draw.

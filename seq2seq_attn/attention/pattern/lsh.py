@@ -27,6 +27,9 @@ class LshPattern(Pattern):
     because padding and later positions would move the cuts. The paper's buckets are more for a longer sequence; here
     their number is fixed. It discounts its own position and keys that share several buckets; here all weigh alike.
 
+    Attributes:
+        seeds: those of the draw, by which fine-tuning tells whether the parent has the same.
+
     Args:
         head_dim: width of a prepared query.
         layer: number of the layer; each has other rotations.
