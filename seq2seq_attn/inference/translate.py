@@ -175,9 +175,7 @@ def check_files(paths: list[str], options: dict[str, Any]) -> None:
     if options["interactive"] and given:
         raise UserError(f"interactive=true answers at the prompt; leave out {', '.join(given)}")
     if in_sweep() and "input" not in given and not options["interactive"]:
-        raise UserError(
-            "the first job of a sweep reads standard input to its end and leaves nothing for the others; give input=FILE"
-        )
+        raise UserError("the first job of a sweep would read all of standard input; give input=FILE")
     files: list[tuple[str, Any]] = []
     for path in paths:
         files += [("ckpt_path", file) for file in model_files(path, "ckpt_path")]

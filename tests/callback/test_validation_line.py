@@ -68,7 +68,8 @@ def stopped(why: EarlyStoppingReason, message: str) -> EarlyStopping:
     return callback
 
 
-def test_the_reason_is_the_limit_that_is_reached() -> None:
+def test_the_reason_is_the_limit_that_is_reached(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "seq2seq_attn.callback")
     timer = Timer("00:00:00:01")
     timer.load_state_dict({"time_elapsed": {"train": 75.0}})
     patience = stopped(EarlyStoppingReason.PATIENCE_EXHAUSTED, "any")
@@ -91,7 +92,8 @@ def test_the_reason_is_the_limit_that_is_reached() -> None:
     for trainer, sentence in cases:
         assert reason(trainer) == sentence
     cut = "trainer.max_time is reached, after 0:01:15, before the schedule of the learning rate ends, at step 1,200"
-    assert reason(ended(callbacks=[timer]), planned_steps=1200) == cut
+    ValidationLine().on_fit_end(ended(callbacks=[timer]), SimpleNamespace(epoch_number=4, planned_steps=1200))
+    assert caplog.messages == [f"The training ends in epoch 4 after step 5: {cut}"]
     assert reason(ended(callbacks=[timer]), planned_steps=5) == "trainer.max_time is reached, after 0:01:15"
 
 

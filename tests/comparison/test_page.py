@@ -50,9 +50,9 @@ def test_the_map_is_of_the_last_layer_at_the_validation_that_chose_the_checkpoin
     write_log(folder, [(9, 20.0), (19, 60.0), (29, 70.0)])
     (run,) = runs_of(tmp_path)
     assert maps.best_maps(run).name == "step_000030"
-    write_log(folder, [(9, 20.0), (19, 30.0), (29, float("nan"))])
+    write_log(folder, [(9, 20.0), (19, float("nan")), (29, 30.0)])
     (run,) = runs_of(tmp_path)
-    assert maps.best_maps(run).name == "step_000020"
+    assert maps.best_maps(run).name == "step_000030"
     write_log(folder, [(9, 20.0), (19, 60.0)])
     (run,) = runs_of(tmp_path)
     for weights in (np.float64(1.0), np.array(["a"]), np.zeros((2, 3)), np.zeros((1, 6_000, 6_000))):
