@@ -50,9 +50,6 @@ def test_the_map_is_of_the_last_layer_at_the_validation_that_chose_the_checkpoin
     write_log(folder, [(9, 20.0), (19, 60.0), (29, 70.0)])
     (run,) = runs_of(tmp_path)
     assert maps.best_maps(run).name == "step_000030"
-    write_log(folder, [(9, 20.0), (19, float("nan")), (29, 30.0)])
-    (run,) = runs_of(tmp_path)
-    assert maps.best_maps(run).name == "step_000030"
     write_log(folder, [(9, 20.0), (19, 60.0)])
     (run,) = runs_of(tmp_path)
     for weights in (np.float64(1.0), np.array(["a"]), np.zeros((2, 3)), np.zeros((1, 6_000, 6_000))):
@@ -73,6 +70,9 @@ def test_a_validation_within_an_update_has_the_folder_of_the_updates_before_it(t
         write_log(folder, [(step, 60.0 if step == best else 20.0) for step in folders])
         (run,) = runs_of(tmp_path)
         assert maps.best_maps(run).name == f"step_00000{updates}"
+    write_log(folder, [(1, float("nan")), (3, 60.0)])
+    (run,) = runs_of(tmp_path)
+    assert maps.best_maps(run).name == "step_000003"
 
 
 def test_maps_are_of_one_sentence_whatever_its_number_in_a_run(tmp_path: Path) -> None:

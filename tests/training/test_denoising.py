@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from configs import compose_train
+from omegaconf import OmegaConf
 from one_sided import run_on_text, write_text
 from shared_folder import shared_folder
 from small_run import KilledError, begun, rows, weights
@@ -16,7 +17,9 @@ from small_run import KilledError, begun, rows, weights
 from seq2seq_attn.checkpoint.load import find_checkpoint, load
 from seq2seq_attn.data.data_module import TranslationDataModule
 from seq2seq_attn.errors import UserError
+from seq2seq_attn.evaluation.evaluate import evaluate_splits
 from seq2seq_attn.inference import export_ctranslate2
+from seq2seq_attn.inference.models import load_models
 from seq2seq_attn.inference.translator import Translator
 from seq2seq_attn.search.search import TargetVocabulary
 from seq2seq_attn.training.build import build
@@ -130,6 +133,9 @@ def test_a_model_that_restores_text_does_not_translate(
     torch.save(checkpoint | {"config": checkpoint["config"] | {"objective": None}}, tmp_path / "tuned.ckpt")
     Translator.load([tmp_path / "tuned.ckpt", run], device="cpu")
     assert caplog.messages == [message] * 2  # also as the second of an ensemble
+    both = load_models([str(tmp_path / "tuned.ckpt"), str(run)], "cpu")
+    with pytest.raises(UserError, match=r"best.ckpt is pre-trained to restore text, and its results.json has its loss"):
+        evaluate_splits(OmegaConf.create({}), both, tmp_path, ())
     loaded = load(str(run))
     with pytest.raises(UserError, match=r"^a model that is pre-trained to restore text does not translate"):
         export_ctranslate2.check(loaded.model, loaded.config)
