@@ -147,6 +147,10 @@ PLANS = {
         (),
         {
             "multi30k_best": ("experiment=multi30k_best",),
+            "multi30k_longer": (
+                *("experiment=multi30k_best", *MORE_DROPOUT),
+                *("trainer.max_epochs=60", "trainer.max_steps=10000", "callback.ema.decay=0.999"),
+            ),
             # updates twice as large as those of docs/recipes.md, as the paper's, and as many
             "multi30k_tiny": ("experiment=multi30k_tiny", "batch_tokens=16384", "trainer.max_epochs=140"),
             "multi30k_rnn": ("experiment=multi30k_rnn",),
@@ -179,9 +183,6 @@ PLANS = {
             "smaller_vocabulary": ("tokenizer.vocab_size=6000",),
             "r_drop": ("r_drop_alpha=5",),
             "bpe_dropout_longer": (*DROPPED_MERGES, "trainer.max_epochs=60", "trainer.max_steps=12000"),
-            "longer": (
-                *(*MORE_DROPOUT, "trainer.max_epochs=80", "trainer.max_steps=10000", "callback.ema.decay=0.999"),
-            ),
             "small_batches": (
                 *("batch_tokens=4096", "trainer.max_steps=10000", "optimizer.lr=0.003", "callback.ema.decay=0.999"),
             ),
