@@ -8,6 +8,7 @@ command is on the page; complete runs are not repeated. --jobs is the number of 
 from __future__ import annotations
 
 import argparse
+import json
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ EXPERIMENT = "experiment=preset_table"
 STANDARD = "multihead"
 VOCABULARY = 8000  # tokens of both vocabularies, when the width is chosen
 LOG = "output.txt"
+MACHINE = ("hydra.run.dir=", "resume=", "data.path=")  # overrides that depend on the machine
 OPTIONS = {"hard": ["attention.normalizer.soft_probability=0.5"]}  # with which some presets run
 COMMANDS = """
 ## The command of each row
@@ -57,6 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     jobs = {
         options.runs / preset / str(seed): command(preset, seed) for preset in options.presets for seed in options.seeds
     }
+    for folder, job in jobs.items():
+        if done(folder):
+            check_command(folder, [*job, *options.override])
     failed = run_all({folder: job for folder, job in jobs.items() if not done(folder)}, options)
     groups, left_out = compare([options.runs], STANDARD if STANDARD in options.presets else None, 1000)
     write(groups, left_out, options.output, 0)
@@ -127,6 +132,21 @@ def composed(preset: str) -> DictConfig:
 
 def done(folder: Path) -> bool:
     return (folder / "results.json").is_file()
+
+
+def check_command(folder: Path, job: Sequence[str]) -> None:
+    """Check that a complete run had the overrides of its row.
+
+    Raises:
+        UserError: if it had others.
+    """
+    words = json.loads((folder / "provenance.json").read_text(encoding="utf-8"))["command"][1:]
+    had = {word for word in words if not word.startswith(MACHINE)}
+    if had != set(job):
+        others = " ".join(sorted(had ^ set(job)))
+        raise UserError(
+            f"{folder} is a complete run whose overrides differ from this command's in {others}; give another --runs"
+        )
 
 
 def run_all(jobs: dict[Path, list[str]], options: argparse.Namespace) -> list[str]:

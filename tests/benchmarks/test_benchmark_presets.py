@@ -55,8 +55,29 @@ def test_every_row_runs_as_its_command_says_and_stands_on_the_page(presets: list
     assert str(captions) not in text
     assert f"scripts.benchmarks.presets --jobs 2 --presets {' '.join(presets)} --override" in text
     before = (runs / "none" / "1" / "output.txt").stat().st_mtime_ns
-    script.main([*given, "--data", str(captions)])
+    script.main([*given, "--data", str(captions), "--override", *given_to_all])
     assert (runs / "none" / "1" / "output.txt").stat().st_mtime_ns == before  # was not run again
+    with pytest.raises(SystemExit):  # other overrides
+        script.main([*given, "--data", str(captions)])
+
+
+def finished_as(folder: Path, overrides: list[str]) -> None:
+    """Note in the folder of a run what train.py was given."""
+    command = ["train.py", *overrides, f"hydra.run.dir={folder}", "resume=auto", "data.path=anywhere"]
+    (folder / "provenance.json").write_text(json.dumps({"command": command}), encoding="utf-8")
+
+
+def test_a_complete_run_with_other_overrides_is_no_row(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "none" / "1"
+    write_run(folder, "none", spoilt(4))
+    finished_as(folder, [*script.command("none", 1), "optimizer.lr=0.1"])
+    given = ["--presets", "none", "--runs", str(tmp_path), "--output", str(tmp_path / "page.html"), "--override"]
+    with pytest.raises(SystemExit):
+        script.main(given)
+    assert "differ from this command's in optimizer.lr=0.1; give another --runs" in capsys.readouterr().err
+    assert not (tmp_path / "page.html").exists()
+    script.main([*given, "optimizer.lr=0.1"])
+    assert (tmp_path / "page.html").exists()
 
 
 def test_a_row_that_fails_is_named_beside_a_page_of_the_others(
@@ -67,6 +88,7 @@ def test_a_row_that_fails_is_named_beside_a_page_of_the_others(
 
     runs = tmp_path / "runs"
     write_run(runs / "none" / "1", "none", spoilt(4))
+    finished_as(runs / "none" / "1", script.command("none", 1))
     monkeypatch.setattr(script.subprocess, "run", ends)
     given = ["--presets", "hard", "none", "local", "--runs", str(runs), "--output", str(tmp_path / "page.html")]
     with pytest.raises(SystemExit, match=r"2 of 3 runs failed: .*; repeat the command to run"):
