@@ -131,9 +131,11 @@ def sentence_of_composition(
     lines = (str(cause).partition("\n    full_key:")[0].split() for cause in causes(error))
     message = ": ".join(" ".join(words) for words in lines if words)
     if match := re.search(r"Could not (override|delete from config\.) '(.+?)'", message):
-        is_deleted, name = match[1] != "override", match[2]
+        is_deleted, given = match[1] != "override", match[2]
+        keys = [str(getattr(cause, "full_key", "")) for cause in causes(error)]
+        name = next((key for key in keys if key.startswith(f"{given}.")), given)  # of a dictionary, the key in it
         searched = [] if config_dir is None else [search_path(Path(config_dir))]
-        others = [word for word in overrides if word.partition("=")[0].lstrip("~") != name]
+        others = [word for word in overrides if word.partition("=")[0].lstrip("~") != given]
         config = compose_far(directory, config_name, [*searched, *others])
         folders = config_folders(config) or [directory]
         groups = [path.relative_to(folder).as_posix() for folder in folders for path in folder.rglob("*/")]
@@ -299,7 +301,8 @@ def closest_option(key: str, names: Mapping[str, str | None]) -> str:
 def compose_far(directory: Path, config_name: str, overrides: list[str]) -> Any:
     """Return a config as plain data, of as many of the overrides as compose."""
     searched = [override for override in overrides if override.startswith("hydra.searchpath=")]
-    choices = [override for override in overrides if "." not in override.partition("=")[0]]
+    keys = {override: override.partition("=")[0] for override in overrides}
+    choices = [override for override, key in keys.items() if "@" in key or "." not in key]
     for trial in (overrides, [*searched, *choices], searched, []):
         try:
             with initialize_config_dir(version_base="1.3", config_dir=str(directory)):

@@ -80,10 +80,21 @@ def sentence(override: str, config_name: str = "train") -> str:
         ("trainer.max_epoch=3", "'trainer.max_epochs'"),
         ("max_epochs=3", "'trainer.max_epochs'"),
         ("warm_up_step=3", "'scheduler.warmup_steps'"),
+        ("search.limits={max_len:3}", "'search.limits.max_length'"),
+        ("trainer={max_epoch:3}", "'trainer.max_epochs'"),
     ],
 )
 def test_an_option_of_another_name_is_answered_with_ours(override: str, meant: str) -> None:
     assert f"; did you mean {meant}? `" in sentence(override)
+
+
+def test_options_that_the_chosen_part_lacks_are_not_answered_with_themselves() -> None:
+    overrides = ["encoder@model.encoder=conv", "model.encoder.cell=gru", "model.encoder.bidirectional=true"]
+    with pytest.raises(ConfigCompositionException, match="Could not override") as caught:
+        composed(*overrides)
+    said = sentence_of_composition(caught.value, CONF, "train", overrides)
+    assert said is not None
+    assert said.startswith("There is no option 'model.encoder.cell'; did you mean 'model.decoder.cell'? ")
 
 
 @pytest.mark.parametrize(
