@@ -136,6 +136,11 @@ def check_options(config: DictConfig, types: dict[str, Any]) -> None:
             check_kinds(name, value, name)
 
 
+def given_overrides() -> list[str]:
+    """Return the overrides of the command line, such as `metric=bleu`; none where Hydra did not start the command."""
+    return list(HydraConfig.get().overrides.task) if HydraConfig.initialized() else []
+
+
 def in_sweep() -> bool:
     """Return whether this is a job of a sweep (`-m`), whose jobs run in one process, one after the other."""
     return HydraConfig.initialized() and HydraConfig.get().mode == RunMode.MULTIRUN

@@ -32,7 +32,7 @@ from seq2seq_attn.inference.models import Models, load_models
 from seq2seq_attn.inference.precision import precision_plugin
 from seq2seq_attn.metric.attention import AttentionFigures
 from seq2seq_attn.metric.confidence import check_bootstrap
-from seq2seq_attn.options import EVALUATE, TRAIN, check, check_options, key_of, typed
+from seq2seq_attn.options import EVALUATE, TRAIN, check, check_options, given_overrides, key_of, typed
 from seq2seq_attn.paths import conf_directory
 from seq2seq_attn.process import quieten
 from seq2seq_attn.search.search import Search
@@ -90,23 +90,13 @@ def evaluate(config: DictConfig) -> dict[str, Any]:
 
 def evaluate_splits(config: DictConfig, models: Models, run_dir: Path, trust: Trust) -> dict[str, Any]:
     """Test the models, replace the results of an earlier evaluation of them in the folder, and return the report."""
-    for file, config_of in zip(models.files, models.configs, strict=True):
-        if config_of.get("objective") is not None:
-            raise UserError(
-                f"{file} is pre-trained to restore text, and its results.json has its losses; fine-tune it with "
-                "train.py init_from.run="
-            )
+    check_objectives(models)
     check_bootstrap(config.bootstrap)
     earlier = earlier_translations(run_dir, models.files)
     uses_run_data = "data" not in config
     chosen = choose(config, models.config)
     if not models.model.reads_source:
-        if metric_is_chosen():
-            raise UserError("a language model has no translations for metric= to compare; leave it out")
-        if config.get("search") is not None:
-            raise UserError(
-                "the evaluation of a language model translates nothing, so search= would change nothing; leave it out"
-            )
+        check_without_translations(config)
         chosen["metric"] = {}
     if uses_run_data:
         reader: Corpus = build(chosen["data"], "data", models.files[0], trust)
@@ -134,6 +124,26 @@ def evaluate_splits(config: DictConfig, models: Models, run_dir: Path, trust: Tr
     write_translations(run_dir, module, corpus)
     print_report(run_dir, report)
     return report
+
+
+def check_objectives(models: Models) -> None:
+    """Refuse a model that is pre-trained to restore text, and has not learned to translate."""
+    for file, config in zip(models.files, models.configs, strict=True):
+        if config.get("objective") is not None:
+            raise UserError(
+                f"{file} is pre-trained to restore text, and its results.json has its losses; fine-tune it with "
+                "train.py init_from.run="
+            )
+
+
+def check_without_translations(config: DictConfig) -> None:
+    """Refuse the options that the evaluation of a language model, which translates nothing, does not read."""
+    if metric_is_chosen():
+        raise UserError("a language model has no translations for metric= to compare; leave it out")
+    if config.get("search") is not None:
+        raise UserError(
+            "the evaluation of a language model translates nothing, so search= would change nothing; leave it out"
+        )
 
 
 def check_values(run: dict[str, Any], names: Iterable[str], file: Path) -> None:
@@ -215,16 +225,21 @@ def run_tests(
     trainer = build_trainer(models.device, chosen["precision"])
     trainer.test(module, datamodule=datamodule, verbose=False)
     models.model.to(models.device)  # the trainer has moved it to the CPU
-    attention = {name: AttentionFigures() for name in names}
     if not module.translates:
-        return module, attention
+        return module, {name: AttentionFigures() for name in names}
     with torch.inference_mode(), trainer.precision_plugin.test_step_context():
-        for name, batches in zip(names, datamodule.test_dataloader(), strict=True):
-            for batch in (one.to(models.device) for one in batches):
-                for model in models.members:
-                    decoded = model(batch.source, batch.source_mask, batch.target_input, need_weights=True)
-                    attention[name].update(decoded.weights, batch.source_mask, batch.target_mask)
-    return module, attention
+        return module, attention_figures(models, datamodule)
+
+
+def attention_figures(models: Models, datamodule: TranslationDataModule) -> dict[str, AttentionFigures]:
+    """Read the references of each test set, and return the figures of its attention: the mean of all members."""
+    figures = {name: AttentionFigures() for name in datamodule.test_names}
+    for name, batches in zip(datamodule.test_names, datamodule.test_dataloader(), strict=True):
+        for batch in (one.to(models.device) for one in batches):
+            for model in models.members:
+                decoded = model(batch.source, batch.source_mask, batch.target_input, need_weights=True)
+                figures[name].update(decoded.weights, batch.source_mask, batch.target_mask)
+    return figures
 
 
 def build_trainer(device: torch.device, precision: Any) -> pl.Trainer:
@@ -292,8 +307,8 @@ def cleaning_of_other_data(own: DictConfig, of_run: dict[str, Any]) -> Any:
     What changes a text stays the run's unless it is named: the model reads other data as it was trained, and as
     translate.py does. A cleaning of the user's own is as its file says.
     """
-    words = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
-    named = {match[1]: word.partition("=")[2] for word in words if (match := CLEANING.match(key_of(word)))}
+    given = given_overrides()
+    named = {match[1]: one.partition("=")[2] for one in given if (match := CLEANING.match(key_of(one)))}
     if not named:
         return of_run
     if named.get(None, CLEANINGS[0]) not in CLEANINGS:
@@ -304,8 +319,7 @@ def cleaning_of_other_data(own: DictConfig, of_run: dict[str, Any]) -> Any:
 
 def metric_is_chosen() -> bool:
     """Return whether the command line names metrics."""
-    words = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
-    return any(word.startswith("metric=") for word in words)
+    return any(override.startswith("metric=") for override in given_overrides())
 
 
 def choose_metrics(composed: DictConfig, run_metrics: dict[str, Any], *, uses_run_data: bool) -> dict[str, Any]:
@@ -345,8 +359,7 @@ def given_options(name: str, options: DictConfig) -> set[str]:
     same = [(stem, of_file) for stem, of_file in metric_files(name) if is_same(of_file, values)]
     own = [(stem, of_file) for stem, of_file in same if stem == name]  # other files of the metric give its options
     differing = [{option for option in values if values[option] != of_file.get(option)} for _, of_file in own or same]
-    words = HydraConfig.get().overrides.task if HydraConfig.initialized() else []
-    keys = set(map(key_of, words))
+    keys = set(map(key_of, given_overrides()))
     # `${metric.rouge1.tokenize}` of rouge2 is as given as that of rouge1
     named = {option for option in values if {f"metric.{name}.{option}", str(values[option])[2:-1]} & keys}
     return named | min(differing, key=len, default=set(values))

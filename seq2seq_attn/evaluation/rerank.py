@@ -93,6 +93,29 @@ class Scorer(NamedTuple):
 
 @reports_user_errors
 def main(arguments: Sequence[str] | None = None) -> None:
+    given = parsed(arguments)
+    check_files(given)
+    count = count_sentences(given.nbest, given.source)
+    references = None if given.references is None else read_references(given.references, count)
+    scorers = [load_scorer(path, reverse, given.device, given.trust) for path, reverse in given.models]
+    needs = "--model needs the direction of the list, and --reverse the other one"
+    check_directions([scorer.direction for scorer in scorers], needs)
+    with (
+        line_count(count, shown=sys.stderr.isatty()) as advance,
+        written("output", given.output, keeps_part=True) as stream,
+    ):
+        sentences: Iterable[Sentence] = read_sentences(given.nbest, given.source)
+        sentences = scored(sentences, scorers, given.batch_tokens, advance)
+        weights = given.weights
+        if references is not None:
+            sentences = list(sentences)
+            weights = tuned(sentences, references, language_of(scorers))
+        for sentence in sentences:
+            stream.write(f"{sentence.texts[sentence.best(weights)]}\n".encode())
+
+
+def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Return the arguments of the command, which exits if they do not fit one another."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("nbest", help="an n-best list, as translate.py writes it with nbest=FILE")
     parser.add_argument("source", help="the file that was translated")
@@ -120,6 +143,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(f"--weights {' '.join(map(str, given.weights))} must be finite numbers")
     if given.weights is not None and len(given.weights) != len(given.models):
         parser.error(f"weights: {len(given.weights)}, models: {len(given.models)}; give one weight for each model")
+    return given
+
+
+def given_model(reverse: bool, path: str) -> tuple[str, bool]:
+    return path, reverse
+
+
+def option_of(reverse: bool) -> str:
+    return "--reverse" if reverse else "--model"
+
+
+def check_files(given: argparse.Namespace) -> None:
+    """Refuse one file under two arguments, and a list or a source that cannot be read twice."""
     files = [("the n-best list", given.nbest), ("the source", given.source), ("the output", given.output)]
     files += [("--references", file) for file in given.references or ()]
     for path, reverse in given.models:
@@ -130,40 +166,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise UserError(
                 f"{what}, {file}, is not a regular file, and it is read twice; save its content to a file first"
             )
-    sizes = [len(one.texts) for one in read_sentences(given.nbest, given.source)]  # wrong lines are refused first
-    count = len(sizes)
-    if not count:
-        raise UserError(f"{given.nbest} is empty; give a list that translate.py has written with nbest=FILE")
+
+
+def count_sentences(nbest: str, source: str) -> int:
+    """Return the number of lines of the source, once every line of the list has been read without an error.
+
+    Raises:
+        UserError: for a line that does not fit, and for an empty list.
+    """
+    sizes = [len(one.texts) for one in read_sentences(nbest, source)]
+    if not sizes:
+        raise UserError(f"{nbest} is empty; give a list that translate.py has written with nbest=FILE")
     if max(sizes) == 1:
         print(
-            f"{given.nbest} has one translation of each line, so there is nothing to choose; write the list with "
+            f"{nbest} has one translation of each line, so there is nothing to choose; write the list with "
             "search=beam search.beam_size=10 search.num_best=10",
             file=sys.stderr,
         )
-    references = None if given.references is None else read_references(given.references, count)
-    scorers = [load_scorer(path, reverse, given.device, given.trust) for path, reverse in given.models]
-    needs = "--model needs the direction of the list, and --reverse the other one"
-    check_directions([scorer.direction for scorer in scorers], needs)
-    with (
-        line_count(count, shown=sys.stderr.isatty()) as advance,
-        written("output", given.output, keeps_part=True) as stream,
-    ):
-        sentences: Iterable[Sentence] = read_sentences(given.nbest, given.source)
-        sentences = scored(sentences, scorers, given.batch_tokens, advance)
-        weights = given.weights
-        if references is not None:
-            sentences = list(sentences)
-            weights = tuned(sentences, references, language_of(scorers))
-        for sentence in sentences:
-            stream.write(f"{sentence.texts[sentence.best(weights)]}\n".encode())
-
-
-def given_model(reverse: bool, path: str) -> tuple[str, bool]:
-    return path, reverse
-
-
-def option_of(reverse: bool) -> str:
-    return "--reverse" if reverse else "--model"
+    return len(sizes)
 
 
 def load_scorer(path: str, reverse: bool, device: str, trust: Sequence[str]) -> Scorer:

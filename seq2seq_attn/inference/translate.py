@@ -44,12 +44,7 @@ def translate(config: DictConfig) -> None:
     check_options(config, TRANSLATE)
     options: Any = OmegaConf.to_container(config, resolve=True)
     options |= {name: str(given_path(options[name], name)) for name in FILES if options[name] is not None}
-    linking = changed_options(options)
-    if linking and not (options["alignments"] or options["placeholders"]):
-        raise UserError(
-            f"word links are read as {', '.join(linking)} says, but none are asked for; add alignments=FILE or "
-            "placeholders=true, or leave these options out"
-        )
+    check_links(options)
     if options["prefixes"] and options["engine"] == "ctranslate2":
         raise UserError(NO_PREFIXES)  # now, and not hours later at the first line that has a prefix
     paths = options["ckpt_path"] if isinstance(options["ckpt_path"], list) else [options["ckpt_path"]]
@@ -58,36 +53,60 @@ def translate(config: DictConfig) -> None:
     two_sided = [name for name in ("prefixes", "alignments", "placeholders") if options[name]]
     if two_sided and not translator.engine.reads_source:
         raise UserError(f"a language model continues each line and has no source; leave out {', '.join(two_sided)}")
-    heads = Heads(options["alignment_layer"], options["alignment_head"])
-    if heads == Heads() and (options["alignments"] or options["placeholders"]) and translator.guided_head is not None:
-        heads = translator.guided_head
-        others = "alignment_layer and alignment_head choose another"
-        print(f"words are linked by {heads}, which guided alignment taught; {others}", file=sys.stderr)
-    limits = {name: options[name] for name in LIMITS}
-    extraction, tags = chosen_extraction(options, translator.config), options["placeholders"]
+    heads = linking_heads(options, translator)
     answers = LineAnswers(
         translator,
         search,
-        limits=limits,
+        limits={name: options[name] for name in LIMITS},
         heads=heads,
-        extraction=extraction,
-        placeholders=tags,
+        extraction=chosen_extraction(options, translator.config),
+        placeholders=options["placeholders"],
         alternatives=options["interactive"] or options["nbest"] is not None,
     )
-    if any(options[name] for name in ("alignments", "placeholders", "maps")):
-        maps = translator.attention("a", "a")  # refuses what has no weights before the first line
-        if options["alignments"] or options["placeholders"]:
-            translator.tokenizer.check_words()
-            chosen_weights(maps, *heads)
-        if options["maps"] and not maps:
-            raise UserError("this model's attention has no weights to draw; leave out maps")
-        if options["maps"]:
-            check_maps(Path(options["maps"]), [one.slot for one in maps])
+    check_attention(options, translator, heads)
     with closing(translator.engine):
         if options["interactive"]:
             interact(lambda text: answers.translate([text])[0])
         else:
             translate_files(options, answers)
+
+
+def wants_links(options: dict[str, Any]) -> bool:
+    return bool(options["alignments"] or options["placeholders"])
+
+
+def check_links(options: dict[str, Any]) -> None:
+    """Refuse options of word links where none are asked for."""
+    linking = changed_options(options)
+    if linking and not wants_links(options):
+        raise UserError(
+            f"word links are read as {', '.join(linking)} says, but none are asked for; add alignments=FILE or "
+            "placeholders=true, or leave these options out"
+        )
+
+
+def linking_heads(options: dict[str, Any], translator: Translator) -> Heads:
+    """Return the heads that link words: those of the options, or else the one that guided alignment taught."""
+    heads = Heads(options["alignment_layer"], options["alignment_head"])
+    if heads != Heads() or not wants_links(options) or translator.guided_head is None:
+        return heads
+    others = "alignment_layer and alignment_head choose another"
+    print(f"words are linked by {translator.guided_head}, which guided alignment taught; {others}", file=sys.stderr)
+    return translator.guided_head
+
+
+def check_attention(options: dict[str, Any], translator: Translator, heads: Heads) -> None:
+    """Refuse, before the first line is read, links and maps of weights that the attention does not have."""
+    if not (wants_links(options) or options["maps"]):
+        return
+    maps = translator.attention("a", "a")
+    if wants_links(options):
+        translator.tokenizer.check_words()
+        chosen_weights(maps, *heads)
+    if options["maps"] and not maps:
+        raise UserError("this model's attention has no weights to draw; leave out maps")
+    if options["maps"]:
+        check_maps(Path(options["maps"]), [one.slot for one in maps])
 
 
 def load_translator(options: dict[str, Any]) -> tuple[Translator, Search]:
