@@ -14,7 +14,7 @@ from jaxtyping import Float
 from matplotlib import colormaps
 from matplotlib.axes import Axes
 
-from seq2seq_attn.alignment.heat_map import COLOURS, MARGIN, NOTHING, label, readable, widest
+from seq2seq_attn.alignment.heat_map import COLOURS, MARGIN, NOTHING, WORD_MARK, label, readable, widest
 from seq2seq_attn.comparison.draw import plot, svg
 from seq2seq_attn.comparison.read import Run, chosen_by
 from seq2seq_attn.comparison.rows import Row
@@ -115,7 +115,7 @@ def source_of(folder: Path, number: int) -> str | None:
     for file in sorted([*folder.glob(f"cross_*_{number}.npz"), *folder.glob(f"encoder_*_{number}.npz")]):
         if arrays := arrays_of(file, "source_tokens"):
             text = "".join(map(str, arrays[0].ravel()))
-            return text.replace("▁", " ").replace("</s>", "").replace("<s>", "").strip()
+            return text.replace(WORD_MARK, " ").replace("</s>", "").replace("<s>", "").strip()
     return None
 
 

@@ -45,6 +45,7 @@ from seq2seq_attn.inference.translator import Translator
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.nn.precision import at_least_float32
 from seq2seq_attn.search.search import Hypothesis, TargetVocabulary
+from seq2seq_attn.tokenizer.sentencepiece import WORD_MARK
 
 VERSION: Final = "1"
 END, BEGIN = "</s>", "<s>"
@@ -165,7 +166,7 @@ class Side(NamedTuple):
         if len(texts) != max(words, default=-1) + 1:  # an unknown token hides the mark of a word
             texts = ["" for _ in range(max(words, default=-1) + 1)]
             for token, word in zip(tokens, words, strict=True):
-                texts[word] += token.replace("▁", "")
+                texts[word] += token.replace(WORD_MARK, "")
         return cls(text, ids, tokens, words, texts)
 
     def to_dict(self) -> dict[str, Any]:
@@ -201,6 +202,8 @@ class ExploredModel:
             )
         if not engine.model.reads_source:
             raise UserError("the explorer looks at the attention of translations, and this is a language model")
+        if not translator.attention("a", "a"):
+            raise UserError("this model's attention has no weights, and the explorer shows weights; give another run")
         self.translator, self.run = translator, run
         self.model, self.tokenizer, self.device = engine.model, translator.tokenizer, engine.device
         self.layers = attention_layers(self.model)

@@ -81,24 +81,22 @@ def check_kept_folders(config: dict[str, Any], resumed: Resumed | None) -> None:
 
 def check_validation(config: dict[str, Any], splits: Container[str]) -> None:
     """Refuse what needs validations in a run without any, and warn of checkpoints that it would not keep."""
-    goal = str(config.get("optimized_metric"))
-    for option, needs in (
-        ("scheduler=plateau", config["scheduler"]["_target_"] == PLATEAU),
-        (f"optimized_metric={goal}", goal.startswith("val/")),
-    ):
-        if needs and "val" not in splits:
+    has_set, skips_all = "val" in splits, config["trainer"]["limit_val_batches"] == 0
+    goal, is_plateau = str(config.get("optimized_metric")), config["scheduler"]["_target_"] == PLATEAU
+    for option, needs in (("scheduler=plateau", is_plateau), (f"optimized_metric={goal}", goal.startswith("val/"))):
+        if needs and not has_set:
             raise UserError(
                 f"{option} needs validations, and no sentences are held out for one; use another choice, or "
                 "data.val_sentences=1000"
             )
-    if config["scheduler"]["_target_"] == PLATEAU and config["scheduler"].get("factor") == 1:
+    if is_plateau and config["scheduler"].get("factor") == 1:
         raise UserError("scheduler.factor=1 never lowers the rate; give less, as 0.5, or use scheduler=constant")
-    if config["scheduler"]["_target_"] == PLATEAU and config["trainer"]["limit_val_batches"] == 0:
+    if is_plateau and skips_all:
         raise UserError(
             "scheduler=plateau reads the figures of validations, and trainer.limit_val_batches=0 leaves none; leave it "
             "as it is, or use another scheduler"
         )
-    if "val" not in splits or config["trainer"]["limit_val_batches"] == 0:
+    if skips_all or not has_set:
         warn_of_none_kept(config)
 
 

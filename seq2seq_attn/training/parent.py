@@ -68,24 +68,31 @@ def kept_tokenizer(composed: DictConfig, resumed: Resumed | None, parent: Parent
         return resumed.checkpoint["tokenizer"] if keeps or composed.tokenizer.model else None
     if parent is None or not keeps:
         return None
-    state, options = parent.loaded.tokenizer.get_state(), composed.tokenizer
+    if (unread := unread_option(composed.tokenizer, parent.loaded)) is not None:
+        raise UserError(
+            f"tokenizer.{unread} would change nothing, since the tokenizer of {parent.file} comes along; leave it out, "
+            "or train another with init_from.tokenizer=new"
+        )
+    return parent.loaded.tokenizer.get_state()
+
+
+def unread_option(options: DictConfig, loaded: Loaded) -> str | None:
+    """Return the first option that differs from the kept tokenizer, which does not read it; None: there is none.
+
+    Args:
+        options: of the tokenizer of this run.
+        loaded: the parent with its tokenizer.
+    """
+    if options.model:
+        return f"model={options.model}"
+    state = loaded.tokenizer.get_state()
     for name in SETTINGS:
-        if options[name] not in (state[name], "auto") or options.model:
-            given = f"model={options.model}" if options.model else f"{name}={options[name]}"
-            raise UserError(
-                f"tokenizer.{given} would change nothing, since the tokenizer of {parent.file} comes along; leave it "
-                "out, or train another with init_from.tokenizer=new"
-            )
-    saved = parent.loaded.config.get("tokenizer") or {}
+        if options[name] not in (state[name], "auto"):
+            return f"{name}={options[name]}"
+    saved = loaded.config.get("tokenizer") or {}
     defaults = inspect.signature(SentencePieceTokenizer).parameters
-    given_options: Any = OmegaConf.to_container(options)
-    for name in OF_VOCABULARY:
-        if given_options.get(name) != saved.get(name, defaults[name].default):
-            raise UserError(
-                f"tokenizer.{name} would change nothing, since the tokenizer of {parent.file} comes along; leave it "
-                "out, or train another with init_from.tokenizer=new"
-            )
-    return state
+    given: Any = OmegaConf.to_container(options)
+    return next((name for name in OF_VOCABULARY if given.get(name) != saved.get(name, defaults[name].default)), None)
 
 
 def provenance_of(parent: Parent | None, resumed: Resumed | None) -> dict[str, Any] | None:

@@ -22,11 +22,10 @@ from seq2seq_attn.data.reading import compressed_ending
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
 from seq2seq_attn.paths import given_path
-from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+from seq2seq_attn.tokenizer.sentencepiece import WORD_MARK, SentencePieceTokenizer
 
 log = logging.getLogger(__name__)
 
-WORD_START = "▁"
 Vectors = dict[bytes, Float32[np.ndarray, " dim"]]
 
 
@@ -65,7 +64,7 @@ def copy_word_vectors(model: EncoderDecoder, tokenizer: SentencePieceTokenizer, 
 def starting_words(pieces: SentencePieceProcessor) -> dict[int, str]:
     """Return the words of the tokens that begin a word, by id."""
     tokens = {i: pieces.id_to_piece(i) for i in range(pieces.get_piece_size())}
-    return {i: token[1:] for i, token in tokens.items() if token.startswith(WORD_START) and len(token) > 1}
+    return {i: token[1:] for i, token in tokens.items() if token.startswith(WORD_MARK) and len(token) > 1}
 
 
 def forms(word: str) -> list[bytes]:
