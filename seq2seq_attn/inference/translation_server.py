@@ -272,8 +272,8 @@ def parse_request(data: dict[str, Any], most_hypotheses: int, no_prefixes: str |
         raise UserError(f"there are {len(texts):,} texts and {len(prefixes):,} prefixes; give one for each, or none")
     if isinstance(n_best, int) and n_best > most_hypotheses:
         raise UserError(
-            f"n_best={n_best} must be at most {most_hypotheses}, the number that the search of this server finds; "
-            "start it with search=beam search.beam_size=... search.num_best=... for more"
+            f"n_best={shown(n_best)} must be at most {most_hypotheses}, the number that the search of this server "
+            "finds; start it with search=beam search.beam_size=... search.num_best=... for more"
         )
     if n_best is not None:
         check_int(n_best, "n_best", 1, most_hypotheses)

@@ -360,6 +360,14 @@ def test_a_language_model_is_refused(translators: list[Translator], monkeypatch:
         Explorer([translators[0]])
 
 
+def test_a_model_whose_attention_has_no_weights_is_refused(
+    translators: list[Translator], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seq2seq_attn.inference.engine.attention_along_batch", lambda *given: [[] for _ in given[2]])
+    with pytest.raises(UserError, match=r"^this model's attention has no weights, and the explorer shows weights; "):
+        Explorer([translators[0]])
+
+
 def test_a_search_that_takes_too_long_is_stopped(translators: list[Translator]) -> None:
     hasty = Explorer(translators, max_seconds=0.0)
     with pytest.raises(UserError, match="the search took longer than 0 seconds; use a smaller one"):

@@ -406,8 +406,9 @@ def test_the_rest_of_a_long_request_is_not_translated_once_its_client_has_left(s
         (b'{"text": "a", "n_best": 0}', "n_best is 0, and must be a whole number from 1 to "),
         (b'{"text": "a", "n_best": true}', "n_best is true, and must be a whole number from 1 to "),
         (b'{"text": "a", "n_best": 1.0}', "n_best is 1.0, and must be a whole number from 1 to "),
+        (b'{"text": "a", "n_best": %s}' % (b"9" * 4_000), "n_best=a number of many digits must be at most 2, the "),
     ],
-    ids=range(17),
+    ids=range(18),
 )
 def test_bad_input_is_one_sentence(server: Running, gated: Gated, body: bytes, sentence: str) -> None:
     answer = server.post(body)
