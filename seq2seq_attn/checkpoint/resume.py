@@ -18,7 +18,7 @@ from seq2seq_attn.distributed.rank_overrides import is_first
 from seq2seq_attn.distributed.run_lock import check_is_new
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.options import typed
-from seq2seq_attn.paths import is_named_by_time
+from seq2seq_attn.paths import given_path, is_named_by_time
 
 log = logging.getLogger(__name__)
 LIMITS = ("trainer.max_epochs", "trainer.max_steps", "trainer.max_time")
@@ -62,6 +62,8 @@ def starting_point(composed: DictConfig, run_dir: Path) -> Resumed | None:
                 "resume=auto starts a run in a folder that is named by the time, so the same command will not find it; "
                 "give hydra.run.dir=FOLDER as well"
             )
+        if found is not None and composed.ckpt_path is not None:
+            warn_of_unread(given_path(composed.ckpt_path, "ckpt_path"), found[0], run_dir)
     if found is None and composed.ckpt_path is not None:
         found = find_checkpoint(composed.ckpt_path), None
     is_own = found is not None and is_checkpoint_of(found[0], run_dir)
@@ -72,6 +74,15 @@ def starting_point(composed: DictConfig, run_dir: Path) -> Resumed | None:
     file, content = found
     checkpoint = read_checkpoint(file, content)
     return Resumed(file, checkpoint, changes(checkpoint["config"], plain(composed)))
+
+
+def warn_of_unread(named: Path, latest: Path, run_dir: Path) -> None:
+    """Warn of a checkpoint of the run's own folder that is named beside resume=auto, which takes the latest one."""
+    if is_checkpoint_of(named, run_dir) and not (named.exists() and named.samefile(latest)):
+        log.warning(
+            f"resume=auto continues from {latest.name}, and ckpt_path={named} is not read; leave out resume=auto to go "
+            "back to it"
+        )
 
 
 def folder_is_of_the_time() -> bool:
@@ -103,7 +114,8 @@ def results_of_complete(composed: DictConfig, run_dir: Path) -> dict[str, Any] |
                 f"{run_dir} is complete and was trained with other options: {change}; give them as they were, or "
                 "start a new run in another hydra.run.dir"
             )
-    if any(change.key in (*LIMITS, "callback.early_stopping.patience") for change in changed):
+    limits = (*LIMITS, "callback.early_stopping.patience")
+    if any(change.key in limits or change.key.startswith("trainer.max_time.") for change in changed):
         return None
     idle = (
         f" with {', '.join(map(str, changed))}; give a higher trainer.max_epochs, or callback.early_stopping.patience "

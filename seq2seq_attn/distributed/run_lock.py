@@ -101,7 +101,7 @@ class RunLock(Callback):
             return
         HydraConfig.instance().set_config(config)  # the folder's name may refer to it
         folder, subfolder = Path(config.hydra.run.dir), Path(config.hydra.output_subdir or ".")
-        new = list(takewhile(lambda path: not path.exists(), (folder, *folder.parents)))
+        new = list(takewhile(lambda path: not os.path.exists(path), (folder, *folder.parents)))  # of any length
         try:
             check_is_sweep(typed_of_hydra(config))
             UNTIL_EXIT.enter_context(only_process_in(folder))

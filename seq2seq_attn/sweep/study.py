@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import sqlite3
 import sys
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -68,7 +70,9 @@ class Study:
         for name in DATABASE:  # an output: the jobs' folders are the state
             (sweep.folder / name).unlink(missing_ok=True)
         file = sweep.folder.resolve() / DATABASE[0]
-        study = optuna.create_study(study_name="sweep", storage=f"sqlite:///{file}", direction=better)
+        connect = partial(sqlite3.connect, file, check_same_thread=False)  # in a URL, { and ? would have a meaning
+        storage = optuna.storages.RDBStorage("sqlite://", engine_kwargs={"creator": connect})
+        study = optuna.create_study(study_name="sweep", storage=storage, direction=better)
         complete, n_trials = 0, max(self.n_trials, self._begun(sweep))
         while len(sweep.jobs) < n_trials:
             trials = [self._draw(study, space) for _ in range(min(self.n_jobs, n_trials - len(sweep.jobs)))]

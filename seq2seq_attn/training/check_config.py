@@ -1,4 +1,4 @@
-"""What a run refuses before it reads anything: options that do not fit one another, and options that nothing reads."""
+"""Checks before a run reads anything: options that do not fit one another, and options that nothing reads."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from torch import nn
 
 from seq2seq_attn.data.cleaning import text_options
 from seq2seq_attn.distributed.rank_overrides import is_first
+from seq2seq_attn.distributed.run_lock import LAST
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.options import FIRST, TRAIN, check_options, class_named, key_of, typed
 from seq2seq_attn.paths import conf_directory
@@ -40,6 +41,7 @@ REFUSED_CALLBACKS = {  # of Lightning, with the reason and the way out
         "update; give trainer.accumulate_grad_batches=NUMBER"
     ),
 }
+SAVE_LAST = ("seq2seq_attn.callback.autosave.Autosave", "seq2seq_attn.callback.stop_on_signal.StopOnSignal")
 TAKEN = (*MEANS, "bits_per_character", "ppl", "attention_entropy", "alignment_loss")  # as names of metrics
 TOKENIZER = "seq2seq_attn.tokenizer.sentencepiece.SentencePieceTokenizer"
 PARTS = ("data", "tokenizer", "model", "search", "optimizer", "scheduler", "trainer")  # of every training
@@ -104,6 +106,7 @@ def check_config(composed: DictConfig) -> None:
     check_loggers(composed.get("logger") or {})
     check_callbacks(composed.get("callback") or {}, composed.trainer)
     check_best(composed)
+    check_last(composed)
     if is_one_sided(composed):
         check_one_sided(composed)
     check_unread(composed)
@@ -210,6 +213,17 @@ def check_best(composed: DictConfig) -> None:
             raise UserError(
                 f"callback.checkpoint.{option}={checkpoint.get(option)} would hide the best checkpoint from its own "
                 f"test; leave {option} as it is, or add a ModelCheckpoint of another figure under another name"
+            )
+
+
+def check_last(composed: DictConfig) -> None:
+    """Refuse another folder for last.ckpt, which a resumed run would not find there."""
+    for name, callback in (composed.get("callback") or {}).items():
+        folder, usual = callback.get("folder"), Path(composed.paths.run_dir) / "checkpoints"
+        if callback.get("_target_") in SAVE_LAST and folder is not None and Path(folder) != usual:
+            raise UserError(
+                f"callback.{name}.folder={folder} would hide {LAST} from resume=auto, which looks for it in {usual}; "
+                "leave folder as it is"
             )
 
 

@@ -257,6 +257,15 @@ def test_a_complete_run_goes_on_where_a_limit_has_changed(name: str, tmp_path: P
     assert results_of_complete(OmegaConf.merge(config, {"trainer": {name: 2}}), tmp_path) is None
 
 
+def test_a_limit_of_time_may_be_a_mapping(tmp_path: Path) -> None:
+    config = OmegaConf.create({"resume": "auto", "trainer": {"max_time": {"minutes": 3}}})
+    OmegaConf.save(config, tmp_path / "config.yaml")
+    (tmp_path / "results.json").write_text('{"steps": 7}', encoding="utf-8")
+    assert results_of_complete(config, tmp_path) == {"steps": 7}
+    for longer in ({"minutes": 4}, {"hours": 1}):
+        assert results_of_complete(OmegaConf.merge(config, {"trainer": {"max_time": longer}}), tmp_path) is None
+
+
 @pytest.mark.parametrize("option", ["amsgrad", "centered"])
 def test_a_complete_run_is_another_with_an_optimizer_of_other_states(option: str, tmp_path: Path) -> None:
     config = OmegaConf.create({"resume": "auto", "optimizer": {option: False}})

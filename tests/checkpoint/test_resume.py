@@ -413,3 +413,22 @@ def test_a_run_that_the_same_command_will_not_find_is_warned_of(
     monkeypatch.setattr(resume.HydraConfig, "get", lambda: hydra)
     assert resume.starting_point(OmegaConf.create({"resume": "auto", "ckpt_path": None}), tmp_path) is None
     assert ("named by the time" in caplog.text) == expected
+
+
+def test_a_checkpoint_that_is_named_beside_resume_auto_is_said_not_to_be_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tmp_path / "run" / "checkpoints"
+    folder.mkdir(parents=True)
+    for name in ("last.ckpt", "step=7.ckpt"):
+        (folder / name).touch()
+    for named in (folder / "last.ckpt", tmp_path / "other.ckpt"):
+        resume.warn_of_unread(named, folder / "last.ckpt", tmp_path / "run")
+    assert not caplog.messages
+    for named in ("step=7.ckpt", "step=9.ckpt"):
+        resume.warn_of_unread(folder / named, folder / "last.ckpt", tmp_path / "run")
+    first, _ = caplog.messages
+    assert first == (
+        f"resume=auto continues from last.ckpt, and ckpt_path={folder / 'step=7.ckpt'} is not read; leave out "
+        "resume=auto to go back to it"
+    )

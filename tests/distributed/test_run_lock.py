@@ -240,6 +240,13 @@ def test_a_log_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
         check_log(tmp_path / "folder")
 
 
+def test_a_folder_of_too_long_a_name_is_one_sentence(tmp_path: Path) -> None:
+    name = 300 * "a"
+    answer = done(ROOT / "train.py", f"hydra.run.dir={name}", folder=tmp_path)
+    assert answer.returncode == 2
+    assert answer.stderr == (f"{name} cannot be made (File name too long); give another hydra.run.dir\n")
+
+
 NOWHERE = "data.train=nowhere.tsv"  # refused before anything is made in the folder
 UNTRAINED = "optimizer=muon model=conv attention=luong_dot"  # refused by the optimizer, with checkpoints/ there
 

@@ -66,6 +66,13 @@ def test_a_study_that_was_killed_goes_on_and_draws_what_it_would_have_drawn(fold
     assert "job 0: complete, skipped" in out
 
 
+def test_a_study_is_in_its_folder_whatever_the_folder_is_called(folder: Path) -> None:
+    named = "sweep {x}? 100%"  # of which Optuna and SQLAlchemy would read parts
+    assert swept(folder, *STUDY, "hydra.sweeper.n_trials=1", f"hydra.sweep.dir='{named}'")[0] == 0
+    assert (folder / named / "study.db").stat().st_size
+    assert {path.name for path in folder.iterdir()} == {"app.py", "conf", named}
+
+
 def test_more_trials_go_on_from_those_that_are_there(folder: Path) -> None:
     assert swept(folder, *STUDY, "hydra.sweeper.n_trials=1", "resume=auto")[0] == 0
     assert swept(folder, *STUDY, "hydra.sweeper.n_trials=2", "resume=auto")[0] == 0

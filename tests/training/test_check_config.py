@@ -15,6 +15,7 @@ from seq2seq_attn.training.check_config import (
     check_best,
     check_config,
     check_groups,
+    check_last,
     check_rate,
     check_slots,
     slot_of,
@@ -203,3 +204,11 @@ def test_a_best_checkpoint_that_would_not_be_found_is_refused(override: str, way
     check_best(composed("paths.run_dir=here", override, "trainer.enable_checkpointing=false"))
     with pytest.raises(UserError, match=way_out):
         check_best(composed("paths.run_dir=here", override))
+
+
+@pytest.mark.parametrize("name", ["autosave", "stop_on_signal"])
+def test_a_last_checkpoint_that_would_not_be_found_is_refused(name: str) -> None:
+    check_last(composed("paths.run_dir=here"))
+    check_last(composed("paths.run_dir=here", f"callback.{name}.folder=here/checkpoints/"))
+    with pytest.raises(UserError, match=rf"^callback\.{name}\.folder=elsewhere would hide last\.ckpt from resume=auto"):
+        check_last(composed("paths.run_dir=here", f"callback.{name}.folder=elsewhere"))
