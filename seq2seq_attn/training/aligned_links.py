@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from seq2seq_attn.alignment.eflomal_aligner import align_words
+from seq2seq_attn.alignment.forced_attention import attention_along
 from seq2seq_attn.alignment.symmetrize import symmetrize
 from seq2seq_attn.alignment.word_alignment import Link
 from seq2seq_attn.checkpoint.admitted import Trust
@@ -131,15 +132,21 @@ def load_aligner(file: Path, languages: tuple[str, str], trust: Trust = ()) -> A
         trust: packages whose classes the run may name.
 
     Raises:
-        UserError: if it translates between other languages.
+        UserError: if it translates between other languages, or has no weights of attention to the source.
     """
     with torch.random.fork_rng():  # weights are drawn before they are loaded
         loaded = load(str(file), trust)
+        maps = attention_along(loaded.model, loaded.tokenizer, [], [])
     run_languages = loaded.config["data"]["source_language"], loaded.config["data"]["target_language"]
     if run_languages != languages:
         raise UserError(
             f"guided_alignment.runs=[FORWARD,REVERSE]: {file} translates from {' to '.join(run_languages)}, and must "
             f"translate from {' to '.join(languages)}; give another run"
+        )
+    if not any(one.slot.startswith("cross/") for one in maps):
+        raise UserError(
+            f"guided_alignment.runs=[FORWARD,REVERSE]: {file} has no attention to a source whose weights could align "
+            "words; give another run"
         )
     model = loaded.model.to("cuda" if torch.cuda.is_available() else "cpu")
     cleaning: Cleaning = instantiate(cleaning_options(loaded.config["data"]), _convert_="all")

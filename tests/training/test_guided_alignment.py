@@ -350,6 +350,11 @@ def test_runs_of_the_wrong_direction_are_refused(tmp_path: Path) -> None:
         guided(links="self").prepare(reader, corpus, str(tmp_path))
 
 
+def test_a_run_without_weights_to_a_source_cannot_align(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"best.ckpt has no attention to a source whose weights could align words; "):
+        load_aligner(Path(run_of(tmp_path, "lm", "model=lm")), ("en", "fr"))
+
+
 def test_the_last_layer_but_one_is_guided_unless_another_is_chosen() -> None:
     model = model_for("transformer", "model.decoder.num_layers=3")
     assert guided().chosen_layer(model) == 1
