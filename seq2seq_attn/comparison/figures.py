@@ -22,8 +22,7 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.metric.names import title_of
 
 ROUNDING = 0.01  # scores of translations.tsv and results.json may differ by it
-
-
+FEWEST_SEEDS = 3  # of every row, before one is called better than another
 SHOWN = {  # beside the metric compared, with what is better
     "chrf": "high", "ter": "low", "tokenized_bleu": "high", "rouge1": "high", "rouge2": "high", "rougeL": "high",
     "sentence_bleu": "high", "distinct1": "high", "distinct2": "high", "exact_match": "high", "comet": "high",
@@ -59,9 +58,6 @@ class Mean(NamedTuple):
     sd: float | None
 
 
-FEWEST_SEEDS = 3  # of every row, before one is called better than another
-
-
 class Figures(NamedTuple):
     """The figures of one group; those of a row are under its label.
 
@@ -89,12 +85,12 @@ class Figures(NamedTuple):
 
     @property
     def metric(self) -> str:
-        """Return the name of the metric that is compared, as in metrics.csv."""
+        """The name of the metric that is compared, as in metrics.csv."""
         return next(iter(self.columns)).rpartition("/")[2]
 
     @property
     def score(self) -> str:
-        """Return the title of the metric."""
+        """The title of the metric."""
         return next(iter(self.columns.values())).title
 
     def mean(self, row: Row, key: str) -> float:

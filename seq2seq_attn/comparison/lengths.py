@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from rich.table import Table
 
@@ -40,6 +40,23 @@ from seq2seq_attn.text import num_words, plain_console
 WIDTH = 200  # columns of a table that is not on a terminal
 
 
+class Scored(NamedTuple):
+    """A run and its scores.
+
+    Attributes:
+        definition: the signature of the metric, which names its options.
+        test_set: the sources, and the references of each.
+        scores: see `scores`.
+    """
+
+    run: Path
+    attention: str
+    metric: str
+    definition: str
+    test_set: tuple[list[str], list[list[str]]]
+    scores: list[str]
+
+
 @reports_user_errors
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -49,49 +66,61 @@ def main(arguments: Sequence[str] | None = None) -> None:
     table = Table("run", "attention", "metric")
     for column in ("test", "short third", "middle third", "long third", "unseen combinations"):
         table.add_column(column, justify="right")
-    left_out: list[LeftOut] = []
-    first: tuple[Path, tuple[list[str], list[list[str]]]] | None = None
-    definitions: dict[str, tuple[Path, str]] = {}  # of each metric, with the first run that has it
     runs = find_runs(given.runs)
     common = os.path.commonpath([run.parent for run in runs]) if runs else ""
-    for run in runs:
-        if reason := unfinished(run):
-            left_out.append(LeftOut(str(run), reason))
-            continue
-        try:
-            results, config = json.loads(text_of(run / "results.json")), parsed(run / "config.yaml")
-            name = compared_metric(config, results, given.trust)
-            name = name or compared_metric(config, results, given.trust, resampled=False) or "bleu"
-            if not isinstance(attention := results.get("attention", run.name), str):
-                raise TypeError("attention is not what a run writes")
-        except DAMAGED as error:
-            left_out.append(LeftOut(str(run), f"results.json or config.yaml is damaged ({first_line(error)})"))
-            continue
-        try:
-            test = read_system(run, "test")
-            scorer = scorer_of(run, name, config, given.trust, test)
-            row = list(scores(run, scorer))
-        except UserError as error:
-            left_out.append(LeftOut(str(run), str(error).partition(";")[0]))
-            continue
-        first = first or (run, (test.sources, test.references))
-        if (test.sources, test.references) != first[1]:
-            left_out.append(LeftOut(str(run), f"its test set is not that of {first[0]}"))
-            continue
-        definition = definition_of(scorer)
-        other, usual = definitions.setdefault(name, (run, definition))
-        if definition != usual:
-            left_out.append(LeftOut(str(run), f"its {name} ({definition}) has other options than that of {other}"))
-            continue
-        table.add_row(os.path.relpath(run, common), attention, name, *row)
-    if not table.row_count:
+    compared, left_out = comparable([scored(run, given.trust) for run in runs])
+    if not compared:
         raise no_finished_run(given.runs, left_out)
+    for one in compared:
+        table.add_row(os.path.relpath(one.run, common), one.attention, one.metric, *one.scores)
     console = plain_console()
     if not console.is_terminal:
         console.width = WIDTH
     console.print(table)
     for folder, reason in left_out:
         print(f"left out: {folder}: {reason}", file=sys.stderr)
+
+
+def scored(run: Path, trust: Trust) -> Scored | LeftOut:
+    """Return a run with its scores, or the reason why it has none."""
+    if reason := unfinished(run):
+        return LeftOut(str(run), reason)
+    try:
+        results, config = json.loads(text_of(run / "results.json")), parsed(run / "config.yaml")
+        metric = compared_metric(config, results, trust)
+        metric = metric or compared_metric(config, results, trust, resampled=False) or "bleu"
+        if not isinstance(attention := results.get("attention", run.name), str):
+            raise TypeError("attention is not what a run writes")
+    except DAMAGED as error:
+        return LeftOut(str(run), f"results.json or config.yaml is damaged ({first_line(error)})")
+    try:
+        test = read_system(run, "test")
+        scorer = scorer_of(run, metric, config, trust, test)
+        row = list(scores(run, test, scorer))
+    except UserError as error:
+        return LeftOut(str(run), str(error).partition(";")[0])
+    return Scored(run, attention, metric, definition_of(scorer), (test.sources, test.references), row)
+
+
+def comparable(outcomes: Sequence[Scored | LeftOut]) -> tuple[list[Scored], list[LeftOut]]:
+    """Return the runs with the test set and the options of a metric of the first that has it, and those left out."""
+    compared: list[Scored] = []
+    left_out: list[LeftOut] = []
+    first_of_metric: dict[str, Scored] = {}
+    for one in outcomes:
+        if isinstance(one, LeftOut):
+            left_out.append(one)
+            continue
+        if compared and one.test_set != compared[0].test_set:
+            left_out.append(LeftOut(str(one.run), f"its test set is not that of {compared[0].run}"))
+            continue
+        first = first_of_metric.setdefault(one.metric, one)
+        if one.definition == first.definition:
+            compared.append(one)
+        else:
+            reason = f"its {one.metric} ({one.definition}) has other options than that of {first.run}"
+            left_out.append(LeftOut(str(one.run), reason))
+    return compared, left_out
 
 
 def scorer_of(run: Path, name: str, config: dict[str, Any], trust: Trust, test: System) -> TextMetric:
@@ -104,9 +133,8 @@ def scorer_of(run: Path, name: str, config: dict[str, Any], trust: Trust, test: 
     return scorer
 
 
-def scores(run: Path, scorer: TextMetric) -> Iterator[str]:
+def scores(run: Path, test: System, scorer: TextMetric) -> Iterator[str]:
     """Yield the score of a run's test set, of its thirds, and of the unseen combinations if there are some."""
-    test = read_system(run, "test")
     for rows in (list(range(len(test.sources))), *thirds(test.sources)):
         yield f"{score_of(test, rows, scorer):.1f}" if rows else ""
     if (run / "translations_unseen.tsv").exists():

@@ -25,8 +25,6 @@ from seq2seq_attn.text import printable
 MARKERS = ("config.yaml", "results.json", "evaluation.json", ".hydra")  # a folder with any of them is a run
 LOG_CHARACTERS = 160
 MOST_NESTED = 100  # lists and groups in a YAML file
-
-
 DAMAGED = (  # errors of files that no run has written so
     ValueError, KeyError, IndexError, TypeError, AttributeError, OverflowError, RecursionError, OSError, csv.Error,
     yaml.YAMLError,
