@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from typing import Annotated, Any, final
 
@@ -100,14 +100,7 @@ class MixtureCorpus(Corpus):
     def load(self) -> LoadedCorpus:
         """Open or prepare the mixture; without `corpora`, the other splits alone, for an evaluation."""
         corpora = read_corpora(self.corpora) if self.corpora is not None else {}
-        if unknown := [name for name in self.weights if corpora and name not in corpora]:
-            raise UserError(f"data.weights.{unknown[0]} is the weight of no corpus; there are {', '.join(corpora)}")
-        if not corpora and self.files.files["val"] is None and self.files.files["test"] is None:
-            raise UserError(
-                "data=mixture needs data.corpora=FILE.yaml or data.corpora={NAME: {train: FILE}, NAME: {train: FILE}}"
-            )
-        if corpora and not any(self.weights.get(name, 1) for name in corpora):
-            raise UserError(f"data.weights leaves no pair of {', '.join(corpora)} to train on; give larger weights")
+        self._check(corpora)
         train: list[PairSource] = []
         usual: list[PairSource] = []  # of corpora without columns of their own
         for name, corpus in corpora.items():
@@ -118,12 +111,25 @@ class MixtureCorpus(Corpus):
         idle = (0,) if self.temperature else (0, 1)  # weights that change nothing of the corpora that are read
         weights = {name: weight for name, weight in self.weights.items() if weight not in idle}
         loaded = self.files.load_with(train, Mixture(weights, self.seed, self.temperature), before=usual)
-        shares = [
-            f"{count:,} {step.partition(': ')[2].replace(IN_EPOCH, '')}"
-            for step, count in loaded.report.counts.items()
-            if IN_EPOCH in step
-        ]
-        empty = [step for step, count in loaded.report.counts.items() if IN_EPOCH in step and not count]
+        self._log_epoch(corpora, loaded)
+        return loaded
+
+    def _check(self, corpora: Mapping[str, Any]) -> None:
+        """Refuse weights of no corpus, weights that leave no pair, and a mixture of nothing."""
+        if unknown := [name for name in self.weights if corpora and name not in corpora]:
+            raise UserError(f"data.weights.{unknown[0]} is the weight of no corpus; there are {', '.join(corpora)}")
+        if not corpora and self.files.files["val"] is None and self.files.files["test"] is None:
+            raise UserError(
+                "data=mixture needs data.corpora=FILE.yaml or data.corpora={NAME: {train: FILE}, NAME: {train: FILE}}"
+            )
+        if corpora and not any(self.weights.get(name, 1) for name in corpora):
+            raise UserError(f"data.weights leaves no pair of {', '.join(corpora)} to train on; give larger weights")
+
+    def _log_epoch(self, corpora: Iterable[str], loaded: LoadedCorpus) -> None:
+        """Log how many pairs each corpus has in an epoch, and warn of those that have none."""
+        in_epoch = {step: count for step, count in loaded.report.counts.items() if IN_EPOCH in step}
+        shares = [f"{count:,} {step.partition(': ')[2].replace(IN_EPOCH, '')}" for step, count in in_epoch.items()]
+        empty = [step for step, count in in_epoch.items() if not count]
         for name in corpora:
             if any(f"pairs of {name}{IN_EPOCH} " in step for step in empty):
                 log.warning(
@@ -132,7 +138,6 @@ class MixtureCorpus(Corpus):
                 )
         if shares:
             log.info(f"An epoch has {len(loaded.splits['train']):,} pairs: {', '.join(shares)}")
-        return loaded
 
     def training_pairs(self) -> Iterator[list[tuple[str, str] | None]]:
         yield from normalized_chunks(self._train, self.files.cleaning)

@@ -68,18 +68,11 @@ def prepare_text(
             (source, chunk, cleaning, split == "train", split, held_out.seed, part_file(temporary, split, number))
             for number, (source, chunk) in enumerate(all_chunks(files, advance, read, corpora))
         )
-        rejected: list[tuple[str, int, str]] = []
-        parts[split] = []
-        for part in workers.map(clean_chunk, tasks):
-            rejected += part.rejected[: MOST_REJECTED_LINES - len(rejected)]
-            parts[split].append(part._replace(rejected=[], corpus=corpora[len(parts[split])]))
+        parts[split], rejected = clean_parts(workers, tasks, corpora)
         read += sum(source.size for source in files)
         counts[split] = total(part.counts for part in parts[split])
         reject(folder, split, rejected, counts[split], max_rejected)
-        if not counts[split]["pairs read"] or (split != "train" and not any(part.rows for part in parts[split])):
-            names = ", ".join(str(file) for source in files for file in source.files)
-            or_none = "" if split == "train" else ", or none"
-            raise UserError(f"{names} has no text for the split {split}; give a file or a split that has some{or_none}")
+        check_has_text(split, files, parts[split], counts[split])
     given = [split for split in parts if split != "train"]
     label = "all" if list(parts) == ["train"] else "train"
     counts = {label if split == "train" else split: steps for split, steps in counts.items()}
@@ -107,6 +100,31 @@ def prepare_text(
     shutil.rmtree(temporary)
     report = {f"{split}: {step}": count for split, steps in counts.items() for step, count in steps.items()}
     return {"shards": shards, "counts": report, "shared_targets": shared}
+
+
+def clean_parts(
+    workers: Workers, tasks: Iterable[tuple[Any, ...]], corpora: list[str]
+) -> tuple[list[Part], list[tuple[str, int, str]]]:
+    """Return the cleaned parts of a split, and the first lines that were rejected.
+
+    Args:
+        tasks: arguments of `clean_chunk`.
+        corpora: of each part, known once its task has been made.
+    """
+    parts: list[Part] = []
+    rejected: list[tuple[str, int, str]] = []
+    for part in workers.map(clean_chunk, tasks):
+        rejected += part.rejected[: MOST_REJECTED_LINES - len(rejected)]
+        parts.append(part._replace(rejected=[], corpus=corpora[len(parts)]))
+    return parts, rejected
+
+
+def check_has_text(split: str, files: list[PairSource], parts: list[Part], counts: dict[str, int]) -> None:
+    """Refuse files without a pair, and validation and test files of which nothing is left."""
+    if not counts["pairs read"] or (split != "train" and not any(part.rows for part in parts)):
+        names = ", ".join(str(file) for source in files for file in source.files)
+        or_none = "" if split == "train" else ", or none"
+        raise UserError(f"{names} has no text for the split {split}; give a file or a split that has some{or_none}")
 
 
 def keep_pairs(
