@@ -233,6 +233,9 @@ class TranslationDataModule(pl.LightningDataModule):
         given = 1.0 if self.trainer is None else getattr(self.trainer, limit)
         return isinstance(given, int) or given < 1.0
 
+    def _draws_segmentations(self, name: str) -> bool:
+        return name == "train" and self.tokenizer.sampling_alpha > 0.0
+
     def _stored_tokens(self, name: str) -> int:
         """Return the budget of a batch in stored tokens, lowered where the batches that are made of them have more.
 
@@ -240,7 +243,7 @@ class TranslationDataModule(pl.LightningDataModule):
         """
         is_train = name == "train"
         batch_tokens = self.batch_tokens if is_train else self.eval_batch_tokens
-        draws = is_train and self.tokenizer.sampling_alpha > 0.0
+        draws = self._draws_segmentations(name)
         if not draws and self.noise is None:
             return batch_tokens
         encoded, split = self.encoded(name), self.corpus.splits[name]
@@ -269,12 +272,11 @@ class TranslationDataModule(pl.LightningDataModule):
         return batch.to(device, non_blocking=device.type == "cuda")
 
     def _loader(self, name: str, sampler: TokenBatchSampler) -> DataLoader[Batch]:
-        draws = name == "train" and self.tokenizer.sampling_alpha > 0.0
         dataset = BatchDataset(
             self.corpus.splits[name],
             self.encoded(name),
             self.tokenizer,
-            seeded_by=sampler if draws else None,
+            seeded_by=sampler if self._draws_segmentations(name) else None,
             links=self.links.get(name),
             noise=self.noise,
             noise_epoch=sampler if name == "train" else None,

@@ -14,7 +14,7 @@ from seq2seq_attn.data.collate import collate_pairs, collate_sources
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.inference.precision import precision_plugin
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
-from seq2seq_attn.model.ensemble import Ensemble
+from seq2seq_attn.model.ensemble import Ensemble, members_of
 from seq2seq_attn.model.token_log_probs import token_log_probs
 from seq2seq_attn.search.search import Hypothesis, Search, TargetVocabulary
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
@@ -112,9 +112,8 @@ class TorchEngine(Engine):
         tokenizer = self.tokenizer
         special = {"pad_id": tokenizer.pad_id, "bos_id": tokenizer.bos_id, "eos_id": tokenizer.eos_id}
         batch = collate_pairs(sources, targets, range(len(sources)), **special).to(self.device)
-        models = [self.model] if isinstance(self.model, EncoderDecoder) else list(self.model.members)
         with self._precision.test_step_context():
-            rows = token_log_probs(models, batch).tolist()  # type: ignore[arg-type]
+            rows = token_log_probs(members_of(self.model), batch).tolist()
         if any(math.isnan(log_prob) for row in rows for log_prob in row):
             raise self._overflow()
         return [row[: len(target) + 1] for row, target in zip(rows, targets, strict=True)]

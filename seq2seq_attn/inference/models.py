@@ -16,7 +16,7 @@ from seq2seq_attn.checkpoint.published import PREFIX
 from seq2seq_attn.checkpoint.same_text import check_cleaning, check_directions, direction_of
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
-from seq2seq_attn.model.ensemble import Ensemble
+from seq2seq_attn.model.ensemble import Ensemble, members_of
 from seq2seq_attn.nn.precision import NO_FLOAT64
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 
@@ -44,9 +44,7 @@ class Models(NamedTuple):
 
     @property
     def members(self) -> list[EncoderDecoder]:
-        if isinstance(self.model, EncoderDecoder):
-            return [self.model]
-        return list(self.model.members)  # type: ignore[arg-type]
+        return members_of(self.model)
 
 
 def load_models(paths: Sequence[str], device: str, trust: Trust = ()) -> Models:

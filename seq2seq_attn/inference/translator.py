@@ -149,21 +149,12 @@ class Translator:
             raise UserError(
                 f"num_processes={num_processes} is for engine=torch on a CPU; leave it out, or give device=cpu"
             )
+        check_engine(engine, precision, compute_type)
         if engine == "ctranslate2":
-            if precision is not None:
-                raise UserError(
-                    f"precision={precision} is for engine=torch; give compute_type= instead, or leave it out"
-                )
             served = CTranslate2Engine(
                 paths, device=choose_device(device), num_threads=num_threads, compute_type=compute_type, trust=trust
             )
             return cls(served, served.tokenizer, served.config)
-        if engine != "torch":
-            raise UserError(f"engine={engine} does not exist; choose from: torch, ctranslate2")
-        if compute_type is not None:
-            raise UserError(
-                f"compute_type={compute_type} is for engine=ctranslate2; give precision= instead, or leave it out"
-            )
         models = load_models(paths, device, trust)
         for file, config in zip(models.files, models.configs, strict=True):
             if config.get("objective") is not None:
@@ -508,6 +499,18 @@ class Translator:
             for tokens in [self.tokenizer.target_tokens(one.token_ids)]
         )
         return best._replace(alternatives=others, notes=notes)
+
+
+def check_engine(engine: str, precision: str | int | None, compute_type: str | None) -> None:
+    """Refuse an engine that does not exist, and the precision of one engine given to the other."""
+    if engine not in ("torch", "ctranslate2"):
+        raise UserError(f"engine={engine} does not exist; choose from: torch, ctranslate2")
+    if engine == "ctranslate2" and precision is not None:
+        raise UserError(f"precision={precision} is for engine=torch; give compute_type= instead, or leave it out")
+    if engine == "torch" and compute_type is not None:
+        raise UserError(
+            f"compute_type={compute_type} is for engine=ctranslate2; give precision= instead, or leave it out"
+        )
 
 
 def most_tokens(limits: Limits | None, source_length: int | None) -> tuple[int | None, str]:

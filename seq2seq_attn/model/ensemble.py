@@ -89,6 +89,11 @@ class Ensemble(nn.Module, DecodingModel):
         return list(self.members)  # type: ignore[arg-type]
 
 
+def members_of(model: EncoderDecoder | Ensemble) -> list[EncoderDecoder]:
+    """Return the members of an ensemble, or a model alone."""
+    return model._models if isinstance(model, Ensemble) else [model]
+
+
 def log_mean_probability(log_probs: Sequence[Float[Tensor, "*rows vocabulary"]]) -> Float[Tensor, "*rows vocabulary"]:
     """Return the logarithm of the mean probability."""
     return torch.stack(list(log_probs)).logsumexp(0) - math.log(len(log_probs))

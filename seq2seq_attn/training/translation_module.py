@@ -26,7 +26,7 @@ from seq2seq_attn.metric.average_lagging import waiting_patterns
 from seq2seq_attn.metric.chosen_metric import ChosenMetric
 from seq2seq_attn.metric.token_mean import TokenMean
 from seq2seq_attn.model.encoder_decoder import EncoderDecoder
-from seq2seq_attn.model.ensemble import Ensemble
+from seq2seq_attn.model.ensemble import Ensemble, members_of
 from seq2seq_attn.nn.precision import as_autocast
 from seq2seq_attn.optimizer.muon import hidden_matrices
 from seq2seq_attn.search.search import Search, TargetVocabulary
@@ -294,7 +294,7 @@ class TranslationModule(pl.LightningModule):
     def loss(self, batch: Batch, need_weights: bool = False, count_correct: bool = False) -> tuple[Loss, Decoded]:
         """Return the loss of a batch and the decoder's output."""
         if isinstance(self.model, Ensemble):
-            members: Any = list(self.model.members)
+            members = members_of(self.model)
             return ensemble_cross_entropy(members, batch, self.label_smoothing, need_weights=need_weights)
         guide = None
         if batch.links is not None and self.guided_alignment is not None:
