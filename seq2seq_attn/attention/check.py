@@ -1,4 +1,4 @@
-"""What every attention keeps, checked for one with parts of your own."""
+"""Checks of the laws that every attention obeys, for attentions with parts of your own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an attention layer remembers of the steps before: a value that goes into a step and comes out of it."""
+"""The history of earlier steps that some attentions read: a value that goes into a step and comes out of it."""
 
 from __future__ import annotations
 

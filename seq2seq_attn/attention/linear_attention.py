@@ -1,4 +1,4 @@
-"""LinearAttention: what the attentions in O(n) share, whose memory of the past has a fixed size."""
+"""LinearAttention: the common part of the attentions in O(n), whose memory of the past has a fixed size."""
 
 from __future__ import annotations
 

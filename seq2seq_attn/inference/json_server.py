@@ -1,4 +1,4 @@
-"""What servers of JSON share: the socket, whom they answer, the limits of a request, and how the process ends."""
+"""The common part of the JSON servers: socket, admitted hosts, limits of a request, and the end of the process."""
 
 from __future__ import annotations
 

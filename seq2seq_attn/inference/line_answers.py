@@ -1,4 +1,4 @@
-"""What is answered to lines: their translations, the maps and the word links of these."""
+"""Answers to lines of text: their translations, with attention maps and word links."""
 
 from __future__ import annotations
 

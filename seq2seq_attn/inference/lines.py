@@ -1,4 +1,4 @@
-"""Lines of a byte stream, read in bounded windows, and the progress made. No content of a line stops the rest."""
+"""Lines of a byte stream, read in bounded windows, and the progress made. A bad line does not stop the others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a resumed run refuses: another model than that of its checkpoint, and changes that cannot take effect."""
+"""Checks of a resumed run: its model must be that of the checkpoint, and all changes must be able to take effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run refuses before it trains: options that do not fit the data, the model or the number of batches."""
+"""Checks before a run trains: options that do not fit the data, the model or the number of batches."""
 
 from __future__ import annotations
 

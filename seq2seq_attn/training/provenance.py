@@ -1,4 +1,4 @@
-"""What is known of a run when it starts: configuration, versions, commit, data, and the parameters of the model."""
+"""Records of a run at its start: configuration, versions, commit, data, and the parameters of the model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R-Drop: two readings of a batch, with different dropout, are to agree. Liang et al. 2021, eq. 4, arXiv:2106.14448."""
+"""R-Drop: two passes over a batch, with different dropout, should agree. Liang et al. 2021, eq. 4, arXiv:2106.14448."""
 
 from __future__ import annotations
 

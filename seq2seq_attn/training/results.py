@@ -1,4 +1,4 @@
-"""What is known of a run when it ends: its figures and translations, written, logged and printed."""
+"""Records of a run at its end: its figures and translations, written, logged and printed."""
 
 from __future__ import annotations
 

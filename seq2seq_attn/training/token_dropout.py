@@ -1,4 +1,4 @@
-"""Token dropout: training reads the unknown token in the position of some. Sennrich et al. 2016, arXiv:1606.02891."""
+"""Token dropout: in training the unknown token replaces some tokens. Sennrich et al. 2016, arXiv:1606.02891."""
 
 from __future__ import annotations
 
