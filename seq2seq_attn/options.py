@@ -197,7 +197,7 @@ def check(key: str, value: Any, kind: Any, *, hint: str = "") -> None:
             return  # the tokenizer knows it
         raise UserError(f"The option '{key}' has no value; give {key}=...")
     if not fits(value, kind, interval):
-        raise UserError(f"{key}={shown(value)} must be {described(kind, interval)}{as_group(key, value) or hint}")
+        raise UserError(f"{key}={shown(value)} must be {described(kind, interval)}{as_group(key, value, kind) or hint}")
     if isinstance(value, str) and ("\0" in value or max(map(len, os.fsencode(value).split(b"/"))) > LONGEST):
         raise UserError(f"{key}={shown(value)} holds a NUL, or more than {LONGEST} bytes between slashes; shorten it")
     if isinstance(value, dict):
@@ -208,9 +208,10 @@ def check(key: str, value: Any, kind: Any, *, hint: str = "") -> None:
                 check(f"{key}.{name}", child, kinds.get(name, Any), hint=hint)
 
 
-def as_group(key: str, value: Any) -> str:
-    """Return the way out where an option is given the name of a file of a group, as in `search.length_penalty=mean`."""
-    if not (isinstance(value, str) and re.fullmatch(r"\w+", value)):
+def as_group(key: str, value: Any, kind: Any) -> str:
+    """Return the way out where a part is given by the name of a file of a group, as in `search.length_penalty=mean`."""
+    parts = {"_target_": ""}, {"_target_": "", "_partial_": True}
+    if not (isinstance(value, str) and re.fullmatch(r"\w+", value) and any(fits(part, kind, None) for part in parts)):
         return ""
     first, last = key.partition(".")[0], key.rpartition(".")[2]
     for group, place in ((key.replace(".", "/"), ""), (last, f"@{key}"), (first, f"@{key}")):

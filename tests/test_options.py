@@ -249,6 +249,7 @@ def test_the_composed_options_are_within_their_ranges(model: str) -> None:
         ("callback.autosave.every_steps", 0.5, "int | null in [1, 1000000000]"),
         ("callback.attention_entropy.num_sentences", 0, "int in [1, 1000000]"),
         ("trainer.log_every_n_steps", 0, "in [1, 1000000000]"),
+        ("trainer.log_every_n_steps", "cpu", "in [1, 1000000000]"),  # a number, so no file of a group is offered
     ],
 )
 def test_a_value_outside_is_refused_by_its_name(key: str, value: Any, said: str) -> None:
