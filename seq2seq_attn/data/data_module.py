@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import warnings
 from collections.abc import Mapping
 from itertools import islice
@@ -23,6 +24,7 @@ from seq2seq_attn.data.corpus import LoadedCorpus
 from seq2seq_attn.data.encoded import EncodedSplit, encode_split
 from seq2seq_attn.data.word_links import WordLinks
 from seq2seq_attn.distributed.collectives import gather_from_ranks
+from seq2seq_attn.distributed.ranks import end_with
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.objective.objective import Noise, Objective
 from seq2seq_attn.paths import given_path
@@ -288,6 +290,7 @@ class TranslationDataModule(pl.LightningDataModule):
             batch_sampler=sampler,
             collate_fn=as_is,  # type: ignore[arg-type]
             num_workers=self.num_workers,
+            worker_init_fn=leave_signals_to_parent,
             pin_memory=pin_memory,
         )
 
@@ -329,6 +332,12 @@ def evenly_spread(count: int, total: int) -> Int64[np.ndarray, " rows"]:
 def as_is(batch: Batch) -> Batch:
     """Return `batch`: the dataset returns whole batches, so there is nothing to collate."""
     return batch
+
+
+def leave_signals_to_parent(worker: int) -> None:
+    """Have a worker end with its parent, and not at a signal to all of the command, such as Ctrl+C, before it saves."""
+    os.setpgid(0, 0)
+    end_with(os.getppid())
 
 
 def num_tokens(dataset: BatchDataset, rows: list[int]) -> int:

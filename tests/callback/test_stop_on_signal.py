@@ -162,6 +162,21 @@ def test_a_command_that_is_sent_a_signal_saves_leaves_in_ten_seconds_and_goes_on
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_to_the_workers_too_that_prepare_batches_saves(
+    signum: signal.Signals, pairs: list[str], tmp_path: Path
+) -> None:
+    process = start(tmp_path, *pairs, "num_workers=1", seconds=0.2)
+    wait_for("train", 3, 1, process, tmp_path)
+    os.killpg(process.pid, signum)
+    assert process.wait(PATIENCE) == EXIT_CODES[signum], said(tmp_path)
+    assert of_session(process.pid) == []
+    assert f"{signum.name}: the run is saved at step" in said(tmp_path)
+    assert "Traceback" not in said(tmp_path)
+    assert (tmp_path / "checkpoints" / "last.ckpt").exists()
+
+
+@pytest.mark.slow
 def test_a_signal_while_ranks_are_being_started_leaves_no_process_and_no_traceback(
     pairs: list[str], tmp_path: Path
 ) -> None:

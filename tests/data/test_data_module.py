@@ -1,5 +1,6 @@
 """From a corpus to batches, through a tokenizer and the cache."""
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ from hydra import compose, initialize_config_dir
 from hydra.utils import instantiate
 
 from seq2seq_attn.data.corpus import CleaningReport, LoadedCorpus, Split
-from seq2seq_attn.data.data_module import TranslationDataModule
+from seq2seq_attn.data.data_module import TranslationDataModule, leave_signals_to_parent
 from seq2seq_attn.data.demo import DemoCorpus
 from seq2seq_attn.data.tatoeba import TatoebaCorpus
 from seq2seq_attn.errors import UserError
@@ -223,6 +224,23 @@ def trainer(tmp_path, **settings):
 
 
 @pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec.` is deprecated:FutureWarning")  # Lightning's
+class Groups(torch.utils.data.Dataset):
+    """The group of the process that reads an item."""
+
+    def __len__(self):
+        return 1
+
+    def __getitem__(self, index):
+        return os.getpgid(0)
+
+
+def test_a_worker_gets_no_signal_that_is_sent_to_the_group_of_the_command(corpus, tmp_path):
+    loader = make(corpus, tmp_path).train_dataloader()
+    assert loader.worker_init_fn is leave_signals_to_parent
+    (group,) = torch.utils.data.DataLoader(Groups(), num_workers=1, worker_init_fn=loader.worker_init_fn)
+    assert group.item() != os.getpgid(0)
+
+
 def test_lightning_gets_new_batches_each_epoch_the_same_after_a_resume_and_every_test_set(corpus, tmp_path):
     whole, resumed = Recorder(), Recorder()
     trainer(tmp_path, max_epochs=3).fit(whole, datamodule=make(corpus, tmp_path))
