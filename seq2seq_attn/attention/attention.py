@@ -1,4 +1,4 @@
-"""Attention: the module in which a score, a pattern, a normalizer, a mix and a gate meet."""
+"""Multi-head attention made of a score, a pattern, a normalizer, a mix and a gate."""
 
 from __future__ import annotations
 
@@ -130,7 +130,6 @@ class Attention(AttentionLayer):
             head_dim=head_dim,
             mix=mix,
         )
-        score_heads, joined_width = sizes.score_heads_per_head, sizes.joined_width
         self.num_heads, self.num_kv_heads = sizes.num_heads, sizes.num_kv_heads
         check_taken([score], scale=qk_scale, num_kv_heads=num_kv_heads, head_dim=head_dim)
         projects_output = project_values if project_output is None else project_output
@@ -142,6 +141,7 @@ class Attention(AttentionLayer):
             qkv_bias=qkv_bias,
             output_bias=output_bias,
         )
+        score_heads = sizes.score_heads_per_head
         score_sizes = {"query_dim": query_dim, "key_dim": key_dim, "num_heads": self.num_heads * score_heads}
         self.score = build_part(
             score,
@@ -155,8 +155,7 @@ class Attention(AttentionLayer):
         if relative is not None:
             check_self_pattern(self.pattern)
         self.normalizer = build_part(normalizer, **score_sizes)
-        latent = self.latent
-        if latent is not None:
+        if self.latent is not None:
             check_latents(self.pattern, key_dim=key_dim, value_dim=value_dim, project_values=project_values)
         check_parts(self.score, self.pattern, self.normalizer, mix)
         self.mix = self.gate = None
@@ -164,19 +163,15 @@ class Attention(AttentionLayer):
             widths = {"head_dim": sizes.score_width, "value_head_dim": sizes.value_width}
             self.mix = build_part(mix, num_heads=self.num_heads, **widths, layer=layer)
         if gate is not None:
-            self.gate = build_part(gate, query_dim=query_dim, context_dim=joined_width, num_heads=self.num_heads)
+            self.gate = build_part(gate, query_dim=query_dim, context_dim=sizes.joined_width, num_heads=self.num_heads)
         self.dropout, self.backend = dropout, backend
         self.project_values = self.project_output = None
         if project_values:
-            width = self.num_kv_heads * sizes.value_width
-            if latent is None:
-                self.project_values = Linear(value_dim, width, bias=qkv_bias)
-            else:  # without a bias, as it is also applied to latents that weights have averaged
-                self.project_values = Linear(latent.kv_rank, width, bias=False)
+            self.project_values = self._value_projection(value_dim, sizes, bias=qkv_bias)
         if projects_output:
-            bias = qkv_bias if output_bias is None else output_bias
-            self.project_output = nn.Sequential(Linear(joined_width, query_dim, bias=bias), Dropout(projection_dropout))
-        self.context_dim = joined_width if self.project_output is None else query_dim
+            projection = Linear(sizes.joined_width, query_dim, bias=qkv_bias if output_bias is None else output_bias)
+            self.project_output = nn.Sequential(projection, Dropout(projection_dropout))
+        self.context_dim = sizes.joined_width if self.project_output is None else query_dim
         self.relative, self.is_self_attention = None, relative is not None
         if relative is not None:
             check_self_width(query_dim=query_dim, context_dim=self.context_dim)
@@ -186,6 +181,13 @@ class Attention(AttentionLayer):
             check_no_history(self)
         if self.reads_history:
             check_parts_for_history(self.pattern, self.normalizer, self.mix)
+
+    def _value_projection(self, value_dim: int, sizes: HeadSizes, *, bias: bool) -> Linear:
+        """Return the projection of values or, without a bias, that of latents, which weights may have averaged."""
+        width = self.num_kv_heads * sizes.value_width
+        if self.latent is None:
+            return Linear(value_dim, width, bias=bias)
+        return Linear(self.latent.kv_rank, width, bias=False)
 
     def _build_relative(self, relative: Callable[..., Any], sizes: HeadSizes) -> RelativeEncoding | None:
         """Build the relative position encoding of the heads, or of the rotated part of latents."""

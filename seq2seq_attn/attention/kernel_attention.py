@@ -211,12 +211,10 @@ class KernelAttention(LinearAttention):
             check_rows(memory.mask, rows)
         at_last = (same_position or rows == 1) and (causal or memory.keys.shape[2] == 0)
         if (causal or memory.log_decay is not None) and start < memory.num_before - at_last:
+            relation, kept = ("may not see all of", "sum") if causal else ("is one of", "decayed sum")
             raise UserError(
-                f"the query at position {start} may not see all of the {memory.num_before} positions of which this "
-                "memory of KernelAttention keeps the sum; attend from the position after them on"
-                if causal
-                else f"the query at position {start} is one of the {memory.num_before} positions of which this memory "
-                "of KernelAttention keeps the decayed sum; attend from the position after them on"
+                f"the query at position {start} {relation} the {memory.num_before} positions of which this memory of "
+                f"KernelAttention keeps the {kept}; attend from the position after them on"
             )
         end = start + (1 if same_position else rows)
         check_max_length(self.feature_map, end)
