@@ -33,16 +33,7 @@ class ColumnarFile(PairFile):
             columns = leaf_columns(schema)
             names = [name for name, _ in columns]
             if choice.one_side and choice.columns[0] is None and named_columns(names, choice) is None:
-                texts = [at for at, (_, kind) in enumerate(columns) if is_text(kind)]
-                if not texts:
-                    listed = readable(", ".join(f"{name} of {kind}" for name, kind in columns))
-                    raise UserError(f"{path} has no column of text ({listed or 'no column'}); write one as strings")
-                if len(texts) > 2:
-                    raise UserError(
-                        f"{path}: {len(texts)} columns of text ({readable(', '.join(names[at] for at in texts))}), "
-                        f"none of which is named text; give {choice.option()}=NAME, or one or two columns of text"
-                    )
-                choice = choice._replace(positions=(texts[0], texts[-1]))
+                choice = choice._replace(positions=self._text_positions(columns, choice))
             self.positions = choose_columns(path, names, choice)
             self.names = [names[at] for at in self.positions]
             if twice := [name for name in self.names if names.count(name) > 1]:
@@ -69,6 +60,24 @@ class ColumnarFile(PairFile):
     @abstractmethod
     def _open(self) -> AbstractContextManager[tuple[Any, Callable[[list[str]], Batches]]]:
         """Return the schema, and what yields the record batches with at least these columns."""
+
+    def _text_positions(self, columns: list[tuple[str, Any]], choice: Choice) -> tuple[int, int]:
+        """Return the positions of the first and the last column of text, of which there may be one or two.
+
+        Args:
+            columns: names and types.
+        """
+        texts = [at for at, (_, kind) in enumerate(columns) if is_text(kind)]
+        if not texts:
+            listed = readable(", ".join(f"{name} of {kind}" for name, kind in columns))
+            raise UserError(f"{self.path} has no column of text ({listed or 'no column'}); write one as strings")
+        if len(texts) > 2:
+            listed = readable(", ".join(columns[at][0] for at in texts))
+            raise UserError(
+                f"{self.path}: {len(texts)} columns of text ({listed}), none of which is named text; give "
+                f"{choice.option()}=NAME, or one or two columns of text"
+            )
+        return texts[0], texts[-1]
 
     def _check_types(self, table: Any) -> None:
         for name in self.names:
