@@ -118,7 +118,7 @@ def measured(options: argparse.Namespace) -> dict[str, Any]:
         shared = known | {"batch_tokens": options.batch_tokens}
         for size in options.sizes:
             settings = SIZES[size] | COMMON | shared
-            commands = all_commands(size, settings, options, pythons, Path(folder) / size, data)
+            commands = all_commands(settings, options, pythons, Path(folder) / size, data)
             results[size] = {
                 str(threads): in_turns(commands, size, threads, options, Path(folder)) for threads in options.threads
             }
@@ -180,7 +180,7 @@ def composed(options: argparse.Namespace) -> Any:
 
 
 def all_commands(
-    size: str, settings: dict[str, Any], options: argparse.Namespace, pythons: dict[str, Path], folder: Path, data: Path
+    settings: dict[str, Any], options: argparse.Namespace, pythons: dict[str, Path], folder: Path, data: Path
 ) -> dict[str, list[str]]:
     """Return the command of each program, which has its own folder with the settings and links to the data."""
 
