@@ -129,6 +129,8 @@ class ExactResume(pl.Callback):
             reschedule(trainer, self._scheduled, pl_module.first_groups)
         if self._changes:
             say_changes(self._changes, trainer, pl_module)
+            if is_own(trainer):
+                warn_of_other_figures(self._changes, pl_module.config)
         self._loaded, self._changes, self._scheduled = {}, [], None
 
     def _delete_surplus(self, trainer: Any) -> None:
@@ -378,6 +380,20 @@ def say_changes(changed: list[Change], trainer: Any, pl_module: Any) -> None:
     schedule = f", its schedule is computed over {pl_module.total_steps:,} steps" if planned else ""
     values = ", ".join(map(str, changed))
     log.info(f"From step {trainer.global_step:,} on: {values}; the learning rate is {rate:.3g}{schedule}")
+
+
+def warn_of_other_figures(changed: list[Change], config: dict[str, Any]) -> None:
+    """Warn of options with which a validation scores otherwise than those by which best.ckpt was chosen until now."""
+    monitor = config["monitor"]
+    metric = monitor.removeprefix("val/")
+    of_text = (f"metric.{metric}.", "search.") if metric in config["metric"] else ()
+    for change in changed:
+        if change.key.startswith(("val_sentences", "trainer.limit_val_batches", *of_text)):
+            log.warning(
+                f"{change}: {monitor} from here on does not compare with that of earlier validations, by which {BEST} "
+                "was chosen; leave the option as it was, or start a new run"
+            )
+            return
 
 
 def count_whole_updates(progress: dict[str, Any], done: int) -> None:

@@ -21,7 +21,7 @@ from omegaconf import OmegaConf
 from small_run import KilledError, assert_same_run, begun, results, rows, run_here, weights
 from torch import nn
 
-from seq2seq_attn.checkpoint.exact_resume import adopt, count_for_devices, reschedule
+from seq2seq_attn.checkpoint.exact_resume import adopt, count_for_devices, reschedule, warn_of_other_figures
 from seq2seq_attn.checkpoint.load import read_checkpoint
 from seq2seq_attn.checkpoint.resume import Change, Resumed, changes, in_folders, read_recorded, results_of_complete
 from seq2seq_attn.errors import UserError
@@ -255,6 +255,28 @@ def test_a_complete_run_goes_on_where_a_limit_has_changed(name: str, tmp_path: P
     (tmp_path / "results.json").write_text('{"steps": 7}', encoding="utf-8")
     assert results_of_complete(config, tmp_path) == {"steps": 7}
     assert results_of_complete(OmegaConf.merge(config, {"trainer": {name: 2}}), tmp_path) is None
+
+
+@pytest.mark.parametrize(
+    ("monitor", "key", "is_said"),
+    [
+        ("val/bleu", "search.length_penalty", True),
+        ("val/bleu", "metric.bleu.lowercase", True),
+        ("val/bleu", "metric.chrf.word_order", False),
+        ("val/bleu", "optimizer.lr", False),
+        ("val/loss", "val_sentences", True),
+        ("val/loss", "search.length_penalty", False),
+    ],
+)
+def test_a_figure_that_is_another_from_here_on_is_said(
+    monitor: str, key: str, is_said: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    warn_of_other_figures([Change(key, 1, 2)], {"monitor": monitor, "metric": {"bleu": {}, "chrf": {}}})
+    said = (
+        f"{key} 1 → 2: {monitor} from here on does not compare with that of earlier validations, by which best.ckpt "
+        "was chosen; leave the option as it was, or start a new run"
+    )
+    assert caplog.messages == [said] * is_said
 
 
 def test_a_limit_of_time_may_be_a_mapping(tmp_path: Path) -> None:
