@@ -13,6 +13,7 @@ from seq2seq_attn.training.parent import (
     Parent,
     provenance_of,
     warn_of_held_out,
+    warn_of_lost_guidance,
     warn_of_other_text,
     warn_of_unknown_tokens,
 )
@@ -34,6 +35,7 @@ def initialize(
     if parent is not None:
         warn_of_other_text(parent, datamodule.corpus)
         warn_of_held_out(parent, datamodule.corpus, module.config["data"])
+        warn_of_lost_guidance(parent, module.config)
         if module.config["init_from"]["tokenizer"] == "keep":
             warn_of_unknown_tokens(parent, datamodule.encoded("train"), module.config["data"])
         copy_weights(parent, module, strict=module.config["init_from"]["strict"])

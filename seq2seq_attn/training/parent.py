@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from omegaconf import DictConfig, OmegaConf
 
+from seq2seq_attn.alignment.guided import guidance, guided_head, guided_shift
 from seq2seq_attn.checkpoint.checkpoint_file import corpus_of
 from seq2seq_attn.checkpoint.load import Loaded, find_checkpoint, read_checkpoint, rebuild
 from seq2seq_attn.checkpoint.resume import Resumed
@@ -137,6 +138,25 @@ def warn_of_other_text(parent: Parent, corpus: LoadedCorpus) -> None:
     languages = f"{data['source_language']} → {data['target_language']}"
     if languages != (corpus_languages := f"{corpus.source_language} → {corpus.target_language}"):
         log.warning(printable(f"{parent.file} translates {languages}, and this corpus is {corpus_languages}"))
+
+
+def warn_of_lost_guidance(parent: Parent, config: Mapping[str, Any]) -> None:
+    """Warn of a parent whose guided head this run guides no more, so that no command reads its links by itself.
+
+    Args:
+        config: of this run.
+    """
+    head = guided_head(parent.loaded.config, parent.loaded.model)
+    if head is None or guidance(config) is not None or config["model"].get("encoder") is None:
+        return
+    shift = " alignment_shift=true" if guided_shift(parent.loaded.config) else ""
+    log.warning(
+        printable(
+            f"guided_alignment taught {head} of {parent.file} to align words, and this run guides no head, so its "
+            "links are those of the mean of all heads; give guided_alignment.links of this corpus, or read that head "
+            f"by alignment_layer={head.layer} alignment_head={head.head}{shift}"
+        )
+    )
 
 
 def warn_of_held_out(parent: Parent, corpus: LoadedCorpus, data: Mapping[Any, Any]) -> None:

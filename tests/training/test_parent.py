@@ -34,7 +34,7 @@ from seq2seq_attn.paths import search_path
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
 from seq2seq_attn.training import parent_config as parents
 from seq2seq_attn.training.check_config import check_config
-from seq2seq_attn.training.parent import Parent, read_parent, warn_of_held_out
+from seq2seq_attn.training.parent import Parent, read_parent, warn_of_held_out, warn_of_lost_guidance
 from seq2seq_attn.training.parent_config import FRESH, OF_PARENT, choose_parent, name_attention, tokenizer_options
 from seq2seq_attn.training.parent_weights import copy_weights
 from seq2seq_attn.training.run import train
@@ -410,6 +410,25 @@ def test_another_direction_and_unknown_tokens_are_warned_of(
     assert warned[1].endswith("best.ckpt translates en → fr, and this corpus is ru → fr")
     assert "of the source tokens of the training set are unknown to the vocabulary; " in warned[2]
     assert f"; {other} cleans the text as that of the parent, and init_from.tokenizer=new trains" in warned[2]
+
+
+def test_a_guided_head_that_is_guided_no_more_is_warned_of(caplog: pytest.LogCaptureFixture) -> None:
+    guided = {"model": {"encoder": {}}, "guided_alignment": {"links": "a.txt", "weight": 0.05, "shift": True}}
+    one, plain, one_sided = (
+        model_of("model=transformer"),
+        guided | {"guided_alignment": {"links": None}},
+        {"model": {"encoder": None}},
+    )
+    for theirs, ours, is_warned in [
+        (guided, plain, True), (guided, guided, False), (plain, plain, False), (guided, one_sided, False),
+    ]:  # fmt: skip
+        caplog.clear()
+        loaded: Any = SimpleNamespace(config=theirs, model=one)
+        warn_of_lost_guidance(Parent(Path("a.ckpt"), loaded, None), ours)
+        assert bool(caplog.messages) == is_warned
+        if is_warned:
+            assert caplog.messages[0].startswith("guided_alignment taught layer 1, head 0 of a.ckpt to align words, ")
+            assert caplog.messages[0].endswith("by alignment_layer=1 alignment_head=0 alignment_shift=true")
 
 
 READ: list[
