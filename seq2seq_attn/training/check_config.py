@@ -219,11 +219,14 @@ def check_best(composed: DictConfig) -> None:
 def check_last(composed: DictConfig) -> None:
     """Refuse another folder for last.ckpt, which a resumed run would not find there."""
     for name, callback in (composed.get("callback") or {}).items():
-        folder, usual = callback.get("folder"), Path(composed.paths.run_dir) / "checkpoints"
-        if callback.get("_target_") in SAVE_LAST and folder is not None and Path(folder) != usual:
+        given: Any = OmegaConf.to_container(callback, resolve=False)
+        if given.get("_target_") not in SAVE_LAST or given.get("folder") in (None, "${paths.run_dir}/checkpoints"):
+            continue
+        usual = Path(composed.paths.run_dir) / "checkpoints"
+        if Path(callback.folder) != usual:
             raise UserError(
-                f"callback.{name}.folder={folder} would hide {LAST} from resume=auto, which looks for it in {usual}; "
-                "leave folder as it is"
+                f"callback.{name}.folder={callback.folder} would hide {LAST} from resume=auto, which looks for it in "
+                f"{usual}; leave folder as it is"
             )
 
 

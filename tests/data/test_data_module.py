@@ -223,7 +223,6 @@ def trainer(tmp_path, **settings):
     )
 
 
-@pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec.` is deprecated:FutureWarning")  # Lightning's
 class Groups(torch.utils.data.Dataset):
     """The group of the process that reads an item."""
 
@@ -241,6 +240,7 @@ def test_a_worker_gets_no_signal_that_is_sent_to_the_group_of_the_command(corpus
     assert group.item() != os.getpgid(0)
 
 
+@pytest.mark.filterwarnings("ignore:`isinstance.treespec, LeafSpec.` is deprecated:FutureWarning")  # Lightning's
 def test_lightning_gets_new_batches_each_epoch_the_same_after_a_resume_and_every_test_set(corpus, tmp_path):
     whole, resumed = Recorder(), Recorder()
     trainer(tmp_path, max_epochs=3).fit(whole, datamodule=make(corpus, tmp_path))

@@ -14,6 +14,7 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 from training.test_recipes import tried
 
+from seq2seq_attn import options
 from seq2seq_attn.errors import UserError
 from seq2seq_attn.training.check_config import check_metrics
 
@@ -25,6 +26,13 @@ with warnings.catch_warnings():
 
 pytestmark = pytest.mark.usefixtures("quiet")
 TOKENISED = ["data=multi30k", "data.suffix=.lc.norm.tok"]
+
+
+def command_line_is(monkeypatch: pytest.MonkeyPatch, command: SimpleNamespace) -> None:
+    """Let Hydra tell of this command."""
+    hydra = SimpleNamespace(initialized=lambda: True, get=lambda: command)
+    for module in (evaluation, options):
+        monkeypatch.setattr(module, "HydraConfig", hydra)
 
 
 @pytest.mark.slow  # its options are tested below, without a training
@@ -95,8 +103,7 @@ def test_other_data_is_scored_with_the_options_of_the_run_but_those_that_are_giv
     words = ["metric.bleu.lowercase=false", "metric.rouge1.tokenize=words"]
     runtime = SimpleNamespace(config_sources=[])
     command = SimpleNamespace(overrides=SimpleNamespace(task=words), runtime=runtime)
-    hydra = SimpleNamespace(initialized=lambda: True, get=lambda: command)
-    monkeypatch.setattr(evaluation, "HydraConfig", hydra)
+    command_line_is(monkeypatch, command)
     for data in ((), other):
         assert chosen_metrics(CASELESS, *data)["bleu"] == CASELESS["bleu"] | {"lowercase": False}
     rouge = {name: {"_target_": "seq2seq_attn.metric.rouge.ROUGE", "variant": name, "tokenize": "zh"} for name in (
@@ -118,7 +125,7 @@ def test_a_metric_file_of_the_users_own_is_chosen_with_its_options(
     command = SimpleNamespace(
         overrides=SimpleNamespace(task=["metric=bleu_intl"]), runtime=SimpleNamespace(config_sources=sources)
     )
-    monkeypatch.setattr(evaluation, "HydraConfig", SimpleNamespace(initialized=lambda: True, get=lambda: command))
+    command_line_is(monkeypatch, command)
     given = evaluation.given_options("bleu", OmegaConf.create(own))
     assert given == {"tokenize", "language"}  # unlike bleu.yaml
     assert evaluation.given_options("rouge1", compose_metric("rouge").rouge1) == set()
@@ -194,7 +201,7 @@ def test_other_data_is_cleaned_as_the_model_was_trained_but_for_options_that_are
     with initialize_config_dir(str(CONF), version_base="1.3"):
         of_run, config = compose("evaluate", given[:2]), compose("evaluate", given)
     command = SimpleNamespace(overrides=SimpleNamespace(task=given))
-    monkeypatch.setattr(evaluation, "HydraConfig", SimpleNamespace(initialized=lambda: True, get=lambda: command))
+    command_line_is(monkeypatch, command)
     monkeypatch.setattr(evaluation, "choose_metrics", lambda *_, **__: {})
     assert choose(of_run, run)["data"] == run["data"]
     found = choose(config, run)["data"]["cleaning"]
