@@ -101,7 +101,10 @@ class RunLock(Callback):
             return
         HydraConfig.instance().set_config(config)  # the folder's name may refer to it
         folder, subfolder = Path(config.hydra.run.dir), Path(config.hydra.output_subdir or ".")
-        new = list(takewhile(lambda path: not os.path.exists(path), (folder, *folder.parents)))  # of any length
+        try:
+            new = list(takewhile(lambda path: not path.exists(), (folder, *folder.parents)))
+        except OSError:  # as of too long a name: Hydra cannot make the folder, and the command says so
+            return
         try:
             check_is_sweep(typed_of_hydra(config))
             UNTIL_EXIT.enter_context(only_process_in(folder))

@@ -218,7 +218,7 @@ class Translator:
                 raise UserError(CONTINUES)
             texts, prefixes = [""] * len(texts), texts
         if maps:
-            self.attention("a", "a")  # refuses what has none before it searches
+            self.attention("a", "a")  # refuses, before the search, a model that has none
         sources = self._encode(self.tokenizer.encode_source, texts, max_source_tokens, notes)
         begun = None if prefixes is None else self._encode_prefixes(prefixes, max_source_tokens, notes)
         chosen = choose_search(search, self.config["search"])

@@ -21,6 +21,7 @@ from omegaconf import OmegaConf
 from small_run import KilledError, assert_same_run, begun, results, rows, run_here, weights
 from torch import nn
 
+from seq2seq_attn.checkpoint import exact_resume
 from seq2seq_attn.checkpoint.exact_resume import adopt, count_for_devices, reschedule, warn_of_other_figures
 from seq2seq_attn.checkpoint.load import read_checkpoint
 from seq2seq_attn.checkpoint.resume import Change, Resumed, changes, in_folders, read_recorded, results_of_complete
@@ -277,6 +278,19 @@ def test_a_figure_that_is_another_from_here_on_is_said(
         "was chosen; leave the option as it was, or start a new run"
     )
     assert caplog.messages == [said] * is_said
+
+
+@pytest.mark.parametrize("is_own", [True, False])
+def test_only_a_run_of_its_own_checkpoint_says_that_its_figure_is_another(
+    is_own: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("restore_metrics", "say_changes"):
+        monkeypatch.setattr(exact_resume, name, lambda *_: None)
+    monkeypatch.setattr(exact_resume, "is_own", lambda _: is_own)
+    callback = exact_resume.ExactResume()
+    callback._changes = [Change("val_sentences", 1, 2)]
+    callback.on_train_start(None, SimpleNamespace(config={"monitor": "val/loss", "metric": {}}))
+    assert len(caplog.messages) == is_own
 
 
 def test_a_limit_of_time_may_be_a_mapping(tmp_path: Path) -> None:

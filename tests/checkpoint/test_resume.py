@@ -416,18 +416,17 @@ def test_a_run_that_the_same_command_will_not_find_is_warned_of(
 
 
 def test_a_checkpoint_that_is_named_beside_resume_auto_is_said_not_to_be_read(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "run" / "checkpoints"
     folder.mkdir(parents=True)
+    monkeypatch.setattr(resume, "read_latest", lambda folder: (folder / "last.ckpt", None))
+    monkeypatch.setattr(resume, "read_checkpoint", lambda file, content: {"config": {}})
     for name in ("last.ckpt", "step=7.ckpt"):
         (folder / name).touch()
-    for named in (folder / "last.ckpt", tmp_path / "other.ckpt"):
-        resume.warn_of_unread(named, folder / "last.ckpt", tmp_path / "run")
-    assert not caplog.messages
-    for named in ("step=7.ckpt", "step=9.ckpt"):
-        resume.warn_of_unread(folder / named, folder / "last.ckpt", tmp_path / "run")
-    first, _ = caplog.messages
+    for named in (folder / "last.ckpt", tmp_path / "other.ckpt", folder / "step=7.ckpt", folder / "step=9.ckpt"):
+        resume.starting_point(OmegaConf.create({"resume": "auto", "ckpt_path": str(named)}), tmp_path / "run")
+    first, _ = [message for message in caplog.messages if "is not read" in message]
     assert first == (
         f"resume=auto continues from last.ckpt, and ckpt_path={folder / 'step=7.ckpt'} is not read; leave out "
         "resume=auto to go back to it"

@@ -32,6 +32,7 @@ from seq2seq_attn.errors import UserError
 from seq2seq_attn.files import sha256
 from seq2seq_attn.paths import search_path
 from seq2seq_attn.tokenizer.sentencepiece import SentencePieceTokenizer
+from seq2seq_attn.training import initialize as initialization
 from seq2seq_attn.training import parent_config as parents
 from seq2seq_attn.training.check_config import check_config
 from seq2seq_attn.training.parent import Parent, read_parent, warn_of_held_out, warn_of_lost_guidance
@@ -396,13 +397,16 @@ def test_a_resumed_run_is_exact_and_reads_its_parent_no_more(
 
 
 def test_another_direction_and_unknown_tokens_are_warned_of(
-    trained_run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    trained_run: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    asked = list[Path]()  # also for lost guidance, which has a test of its own
+    monkeypatch.setattr(initialization, "warn_of_lost_guidance", lambda parent, config: asked.append(parent.file))
     lines = [f"слово {i} cat\tthe cate\u0301 {i}\n" for i in range(40)]
     (tmp_path / "new.tsv").write_text("".join(lines), encoding="utf-8")
     text = [f"data.train={tmp_path / 'new.tsv'}", "data.val_sentences=5", "data.test_sentences=5"]
     text += ["data.source_language=ru", "data.cleaning.lowercase=true", f"paths.cache_dir={tmp_path}"]
     tune(tmp_path / "run", *text, f"init_from.run={trained_run}", *UNTRAINED)
+    assert asked == [trained_run / "checkpoints" / "best.ckpt"]
     warned = [record.getMessage() for record in caplog.records if record.name.endswith("parent")]
     assert "5 of 5 references of test are not in Unicode's NFC, as translations are" in caplog.text
     other = "data.cleaning.lowercase=false"
